@@ -6,6 +6,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use serde::Deserialize;
+use std::future::poll_fn;
+use std::task::Poll;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -39,8 +41,28 @@ impl Bodies {
             let _held = self.0.acquire_many(kibibytes).await;
             joined(body).await
         };
-        timeout(HTTP_BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(Failure::body_too_slow()))
+        in_time(read).await
     }
+}
+
+/// Ends with a refusal when the body takes too long. Most bodies have come with their heads, and the library hands them over when it
+/// is asked for the second time; so it is asked twice before a timer is set.
+async fn in_time(read: impl Future<Output = Result<Bytes, Failure>>) -> Result<Bytes, Failure> {
+    let mut read = std::pin::pin!(read);
+    let mut is_asked = false;
+    let soon = poll_fn(|cx| match read.as_mut().poll(cx) {
+        Poll::Ready(whole) => Poll::Ready(Some(whole)),
+        Poll::Pending if is_asked => Poll::Ready(None),
+        Poll::Pending => {
+            is_asked = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    });
+    if let Some(whole) = soon.await {
+        return whole;
+    }
+    timeout(HTTP_BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(Failure::body_too_slow()))
 }
 
 /// All of a body. Pieces are put together as they come: kept apart, pieces of a byte would take a hundred times their length.
@@ -110,6 +132,8 @@ mod tests {
     use super::*;
     use http_body_util::Full;
     use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::time::Duration;
 
     #[tokio::test]
     async fn a_body_that_is_too_long_is_refused_before_or_while_it_comes() {
@@ -136,6 +160,40 @@ mod tests {
         ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
             std::task::Poll::Ready(self.0.take().map(|bytes| Ok(hyper::body::Frame::data(bytes))))
         }
+    }
+
+    /// A body of which a piece comes each time that its time has passed.
+    struct Slow {
+        pieces: usize,
+        pause: Pin<Box<tokio::time::Sleep>>,
+    }
+
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    impl Body for Slow {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+            std::task::ready!(self.pause.as_mut().poll(cx));
+            self.pause = Box::pin(tokio::time::sleep(PAUSE));
+            self.pieces = self.pieces.saturating_sub(1);
+            Poll::Ready((self.pieces > 0).then(|| Ok(hyper::body::Frame::data(Bytes::from_static(b"x")))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_slowly_is_taken_up_to_a_limit() {
+        let slow = |pieces| Slow { pieces, pause: Box::pin(tokio::time::sleep(PAUSE)) };
+        let began = tokio::time::Instant::now();
+        assert_eq!(Bodies::default().whole(slow(4)).await.unwrap(), "xxx");
+        assert_eq!(began.elapsed(), 4 * PAUSE);
+        let began = tokio::time::Instant::now();
+        assert_eq!(Bodies::default().whole(slow(usize::MAX)).await.unwrap_err().status, 408);
+        assert_eq!(began.elapsed(), HTTP_BODY_TIMEOUT);
     }
 
     #[test]
