@@ -38,6 +38,9 @@ pub struct Leaves {
     entries: Vec<(PathHash, u32, u32)>,
 }
 
+/// What most scalars take in an index key, at the most.
+const LEAF_BYTES: usize = 32;
+
 impl Leaves {
     pub fn of(text: Option<&[u8]>, indexing: &Indexing) -> Leaves {
         let mut leaves = Leaves::default();
@@ -54,11 +57,13 @@ impl Leaves {
         if old.0[..old.1] == new.0[..new.1] {
             return (Leaves::default(), Leaves::default());
         }
-        let (Some(olds), Some(news)) = (top_members(old), top_members(new)) else {
+        let Some((olds, news)) = changed_members(old, new) else {
             return (Leaves::of(Some(old.0), indexing), Leaves::of(Some(new.0), indexing));
         };
         let changed = |members: &[RawMember<'_>], others: &[RawMember<'_>]| {
             let mut leaves = Leaves::default();
+            leaves.bytes.reserve(LEAF_BYTES * members.len());
+            leaves.entries.reserve(members.len());
             let mut walk = Walk::new(&mut leaves, indexing);
             for (at, member) in members.iter().enumerate() {
                 // Usually in the same place.
@@ -123,25 +128,35 @@ fn own(item: &Stored) -> (&[u8], usize) {
     (&item.text, item.own as usize)
 }
 
-/// The client's members at the top of an item's text; `None` when there are too many to compare each with each.
-fn top_members((text, own): (&[u8], usize)) -> Option<Vec<RawMember<'_>>> {
-    let mut members = walk::Members::of(text).ok()?;
-    let mut found = Vec::with_capacity(24);
-    // Behind the client's members there are only system properties.
-    let is_last = |value: &[u8]| value.as_ptr() as usize + value.len() >= text.as_ptr() as usize + own;
-    while let Some((name, value)) = members.next_member().ok()? {
-        if found.len() == limits::COMPARED_MEMBERS {
+/// The client's members at the top of two texts of an item, but for those that have the same place and the same text in both. `None` when
+/// there are too many to compare each with each.
+fn changed_members<'a>(
+    (old, old_own): (&'a [u8], usize),
+    (new, new_own): (&'a [u8], usize),
+) -> Option<(Vec<RawMember<'a>>, Vec<RawMember<'a>>)> {
+    let (mut olds, mut news) = (walk::Members::of(old).ok()?, walk::Members::of(new).ok()?);
+    let (mut old_changed, mut new_changed) = (Vec::with_capacity(8), Vec::with_capacity(8));
+    loop {
+        // Behind the client's members there are only system properties.
+        let (has_old, has_new) = (olds.at() < old_own, news.at() < new_own);
+        if !has_old && !has_new {
+            return Some((old_changed, new_changed));
+        }
+        let before = olds.at();
+        if has_old {
+            let member = olds.next_member().ok()??;
+            if has_new && news.skip_same(&old[before..olds.at()]) {
+                continue;
+            }
+            old_changed.push(member);
+        }
+        if has_new {
+            new_changed.push(news.next_member().ok()??);
+        }
+        if old_changed.len().max(new_changed.len()) > limits::COMPARED_MEMBERS {
             return None;
         }
-        if is_system(name) {
-            break;
-        }
-        found.push((name, value));
-        if is_last(value) {
-            break;
-        }
     }
-    Some(found)
 }
 
 impl<'a, 'l> Walk<'a, 'l> {

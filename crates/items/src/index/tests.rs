@@ -5,10 +5,11 @@ use super::plan::{self, Access, Plan};
 use super::source::PlanSource;
 use crate::item::scope::Scope;
 use crate::json::{self, Value};
+use crate::keys::{self, Section};
 use crate::query::{Candidate, Conjunct, Path, SortPath, Source, Step, Test, Wants};
 use crate::view::{Direction, Entries, Memory, Unreadable, View};
 use crate::{Answer, Budget, Command, ContainerPath, InMemory, ItemWrite, Listing, PartitionKey};
-use crate::{Query, QueryScope, Time, limits};
+use crate::{Query, QueryScope, Time, limits, order};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -496,6 +497,47 @@ fn passes(value: &Value, test: &Test) -> bool {
         }
         Test::StartsWith(begin) => value.as_str().is_some_and(|text| text.starts_with(begin)),
         Test::IsDefined | Test::ArrayContains(_) => true,
+    }
+}
+
+/// A text of an item: these members, apart in one of a few ways, before or behind the ones that every item has.
+fn text_of(members: &[(usize, usize)], gap: &str, is_id_last: bool) -> String {
+    const NAMES: [&str; 5] = ["a", "ab", "b", "\\u0061b", "c"];
+    const VALUES: [&str; 9] =
+        ["1", "12", "1.5", "\"1\"", "\"\"", "null", "[1,12]", "{\"a\":1,\"b\":[{}]}", "\"1\\\"\""];
+    let own =
+        members.iter().map(|(name, value)| format!("\"{}\"{gap}:{gap}{}", NAMES[*name], VALUES[*value]));
+    let own: Vec<String> = own.collect();
+    let fixed = ["\"id\":\"1\"".to_owned(), "\"pk\":\"p\"".to_owned()];
+    let all = if is_id_last { [&own[..], &fixed].concat() } else { [&fixed, &own[..]].concat() };
+    format!("{{{gap}{}{gap}}}", all.join(&format!("{gap},{gap}")))
+}
+
+fn index_keys(world: &InMemory) -> Vec<Bytes> {
+    let container = world.account.definitions.containers.values().next().unwrap();
+    let from = keys::section(container.number, Section::Index);
+    let to = order::end_of_prefix(&from);
+    world.store.scan(&from, &to, Direction::Ascending).map(|entry| entry.unwrap().0).collect()
+}
+
+proptest! {
+    #[test]
+    fn an_item_that_was_replaced_has_the_entries_of_its_newest_text_and_no_others(
+        texts in proptest::collection::vec(
+            (proptest::collection::vec((0..5_usize, 0..9_usize), 0..6), 0..2_usize, any::<bool>()),
+            2..5,
+        ),
+    ) {
+        let text = |(members, gap, is_id_last): &(Vec<(usize, usize)>, usize, bool)| {
+            text_of(members, ["", " "][*gap], *is_id_last)
+        };
+        let texts: Vec<String> = texts.iter().map(text).collect();
+        let everything = r#"{"includedPaths":[{"path":"/*"}]}"#;
+        for policy in [everything, r#"{"includedPaths":[{"path":"/a/?"},{"path":"/ab/*"}],"excludedPaths":[{"path":"/*"}]}"#] {
+            let replaced = world(policy, &texts);
+            let fresh = world(policy, &texts[texts.len() - 1..]);
+            prop_assert_eq!(index_keys(&replaced), index_keys(&fresh), "{:?}", texts);
+        }
     }
 }
 

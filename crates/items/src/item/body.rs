@@ -8,6 +8,7 @@ use crate::effective_key::{self, Hashing};
 use crate::json::{self, walk};
 use crate::{KeyPart, PartitionKey, Refusal, keys, limits};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// An item that may be written.
@@ -68,9 +69,10 @@ struct Seen {
 /// looks for, unless the text had to be made anew.
 fn checked(text: &Bytes, settings: &Settings) -> Result<(Bytes, Option<Seen>), Refusal> {
     let bad = |error: json::Error| Refusal::bad(format!("The item's body is invalid: {error}."));
-    let sound: Bytes = match json::without_duplicates(text).map_err(bad)? {
-        std::borrow::Cow::Borrowed(_) => text.clone(),
-        std::borrow::Cow::Owned(rewritten) => rewritten.into(),
+    let (sound, members) = json::members_without_duplicates(text).map_err(bad)?;
+    let (sound, members): (Bytes, _) = match sound {
+        Cow::Borrowed(_) => (text.clone(), members),
+        Cow::Owned(rewritten) => (rewritten.into(), None),
     };
     let start = sound.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
     let end = sound.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |last| last + 1);
@@ -78,24 +80,34 @@ fn checked(text: &Bytes, settings: &Settings) -> Result<(Bytes, Option<Seen>), R
     if sound.first() != Some(&b'{') {
         return Err(Refusal::bad("The item's body is not a JSON object."));
     }
+    let members = match members {
+        Some(members) => members,
+        None => {
+            let bytes = |name| match name {
+                Cow::Borrowed(name) => Cow::Borrowed(str::as_bytes(name)),
+                Cow::Owned(name) => Cow::Owned(String::into_bytes(name)),
+            };
+            walk::members(&sound)
+                .map_err(bad)?
+                .into_iter()
+                .map(|(name, value)| (bytes(name), value))
+                .collect()
+        }
+    };
     let key_name = settings.key_paths.first().and_then(|names| names.first()).map_or("", String::as_str);
-    let mut members = walk::Members::of(&sound).map_err(bad)?;
+    let is_empty = members.is_empty();
     let mut seen = Seen::default();
     let mut has_system = false;
-    let mut is_empty = true;
-    while let Some((name, value)) = members.next_member().map_err(bad)? {
-        is_empty = false;
+    for (name, value) in members {
         let start = value.as_ptr() as usize - sound.as_ptr() as usize;
         let range = || Some(start..start + value.len());
-        if is_system(name) {
-            has_system = true;
+        match &*name {
+            b"id" => seen.id = range(),
+            b"ttl" => seen.ttl = range(),
+            [b'_', ..] => has_system |= SYSTEM.iter().any(|system| *name == *system.as_bytes()),
+            _ => {}
         }
-        if walk::is_name(name, "id") {
-            seen.id = range();
-        } else if walk::is_name(name, "ttl") {
-            seen.ttl = range();
-        }
-        if walk::is_name(name, key_name) {
+        if *name == *key_name.as_bytes() {
             seen.key = range();
         }
     }

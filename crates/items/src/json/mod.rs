@@ -13,7 +13,7 @@ pub mod walk;
 mod write;
 
 pub use order::{compare, equal, sort_key, sort_key_number, sort_key_text};
-pub use parse::{parse, without_duplicates};
+pub use parse::{members_without_duplicates, parse, without_duplicates};
 pub use walk::members;
 pub use write::{write, write_number, write_text};
 

@@ -21,16 +21,31 @@ pub fn parse(text: &[u8]) -> Result<Value, Error> {
 ///
 /// What is stored has gone through here: only then may [`walk`] stop at the first member of a name.
 pub fn without_duplicates(text: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
+    Ok(members_without_duplicates(text)?.0)
+}
+
+/// The name of a member, escapes resolved, and the text of its value.
+pub type CheckedMember<'a> = (Cow<'a, [u8]>, &'a [u8]);
+
+/// A text without duplicates, and the members of the object that it is, unless it had to be rewritten. A text that is something else has
+/// none.
+pub type Checked<'a> = (Cow<'a, [u8]>, Option<Vec<CheckedMember<'a>>>);
+
+/// The same, with the members.
+pub fn members_without_duplicates(text: &[u8]) -> Result<Checked<'_>, Error> {
     let mut reader = Reader { text, at: 0, depth: 0 };
     reader.space();
-    let has_duplicates = reader.check()?;
+    let (members, has_duplicates) = match reader.peek() {
+        Some(b'{') => reader.check_object()?,
+        _ => (Vec::new(), reader.check()?),
+    };
     reader.end()?;
     if !has_duplicates {
-        return Ok(Cow::Borrowed(text));
+        return Ok((Cow::Borrowed(text), Some(members)));
     }
     let mut rewritten = Vec::with_capacity(text.len());
     rewrite(text, &mut rewritten)?;
-    Ok(Cow::Owned(rewritten))
+    Ok((Cow::Owned(rewritten), None))
 }
 
 /// Writes checked text without duplicate members; values keep their own text.
@@ -73,6 +88,12 @@ fn rewrite(text: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// Longer strings are searched for their end, many bytes at a time.
+const PLAIN_BYTES: usize = 32;
+
+/// A number of so many characters without an exponent is far from what a double can hold.
+const SMALL_DIGITS: usize = 64;
 
 struct Reader<'a> {
     text: &'a [u8],
@@ -186,38 +207,58 @@ impl<'a> Reader<'a> {
 
     fn member_name(&mut self) -> Result<Cow<'a, str>, Error> {
         let name = self.string()?;
+        self.colon()?;
+        Ok(name)
+    }
+
+    fn colon(&mut self) -> Result<(), Error> {
         self.space();
         self.expect(b':')?;
         self.space();
-        Ok(name)
+        Ok(())
+    }
+
+    /// Passes over an object, checking it; tells whether it, or one in it, has a name twice.
+    fn check_object(&mut self) -> Result<(Vec<CheckedMember<'a>>, bool), Error> {
+        self.open()?;
+        let mut has_duplicates = false;
+        let mut members: Vec<CheckedMember<'a>> = Vec::with_capacity(limits::FEW_MEMBERS / 2);
+        if self.peek() == Some(b'}') {
+            self.close();
+            return Ok((members, false));
+        }
+        loop {
+            let name = match self.plain_string() {
+                Some(plain) => Cow::Borrowed(plain),
+                None => match self.string()? {
+                    Cow::Borrowed(name) => Cow::Borrowed(name.as_bytes()),
+                    Cow::Owned(name) => Cow::Owned(name.into_bytes()),
+                },
+            };
+            self.colon()?;
+            let start = self.at;
+            has_duplicates |= self.check()?;
+            members.push((name, &self.text[start..self.at]));
+            if !self.has_more(b'}')? {
+                break;
+            }
+        }
+        has_duplicates |= if members.len() > limits::FEW_MEMBERS {
+            let mut names: Vec<&[u8]> = members.iter().map(|(name, _)| &**name).collect();
+            names.sort_unstable();
+            names.windows(2).any(|pair| pair[0] == pair[1])
+        } else {
+            let is_before = |at: usize| members[..at].iter().any(|(name, _)| *name == members[at].0);
+            (1..members.len()).any(is_before)
+        };
+        Ok((members, has_duplicates))
     }
 
     /// Passes over a value, checking it; tells whether an object in it has a name twice.
     fn check(&mut self) -> Result<bool, Error> {
         let mut has_duplicates = false;
         match self.peek() {
-            Some(b'{') => {
-                self.open()?;
-                let mut names: Vec<Cow<'a, str>> = Vec::new();
-                if self.peek() == Some(b'}') {
-                    self.close();
-                    return Ok(false);
-                }
-                loop {
-                    names.push(self.member_name()?);
-                    has_duplicates |= self.check()?;
-                    if !self.has_more(b'}')? {
-                        break;
-                    }
-                }
-                if names.len() > limits::FEW_MEMBERS {
-                    names.sort_unstable();
-                    has_duplicates |= names.windows(2).any(|pair| pair[0] == pair[1]);
-                } else {
-                    has_duplicates |=
-                        names.iter().enumerate().any(|(index, name)| names[..index].contains(name));
-                }
-            }
+            Some(b'{') => has_duplicates = self.check_object()?.1,
             Some(b'[') => {
                 self.open()?;
                 if self.peek() == Some(b']') {
@@ -232,14 +273,14 @@ impl<'a> Reader<'a> {
                 }
             }
             Some(b'"') => {
-                self.string()?;
+                if self.plain_string().is_none() {
+                    self.string()?;
+                }
             }
             Some(b'n') => self.word(b"null")?,
             Some(b't') => self.word(b"true")?,
             Some(b'f') => self.word(b"false")?,
-            _ => {
-                self.number()?;
-            }
+            _ => self.check_number()?,
         }
         Ok(has_duplicates)
     }
@@ -250,6 +291,19 @@ impl<'a> Reader<'a> {
         }
         self.at += word.len();
         Ok(())
+    }
+
+    /// A short string of ASCII without escapes, as nearly all names and many values are: one look at each byte tells all of it. Any other
+    /// is left to [`Reader::string`].
+    fn plain_string(&mut self) -> Option<&'a [u8]> {
+        let inside = self.text.get(self.at..)?.strip_prefix(b"\"")?;
+        let is_end = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20 | 0x7f..);
+        let end = inside.iter().take(PLAIN_BYTES).position(is_end)?;
+        if inside[end] != b'"' {
+            return None;
+        }
+        self.at += end + 2;
+        Some(&inside[..end])
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>, Error> {
@@ -292,6 +346,22 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self) -> Result<Number, Error> {
         let start = self.at;
+        walk::number(self.number_text()?).ok_or(Error::NumberTooLarge(start))
+    }
+
+    /// Passes over a number. One of few digits needs no closer look: it is not too large.
+    fn check_number(&mut self) -> Result<(), Error> {
+        let start = self.at;
+        let text = self.number_text()?;
+        let is_small = text.len() <= SMALL_DIGITS && !text.iter().any(|byte| matches!(byte, b'e' | b'E'));
+        if !is_small {
+            walk::number(text).ok_or(Error::NumberTooLarge(start))?;
+        }
+        Ok(())
+    }
+
+    fn number_text(&mut self) -> Result<&'a [u8], Error> {
+        let start = self.at;
         let digits = |reader: &mut Self| {
             let from = reader.at;
             while reader.peek().is_some_and(|byte| byte.is_ascii_digit()) {
@@ -317,7 +387,7 @@ impl<'a> Reader<'a> {
             }
             digits(self)?;
         }
-        walk::number(&self.text[start..self.at]).ok_or(Error::NumberTooLarge(start))
+        Ok(&self.text[start..self.at])
     }
 }
 
@@ -353,6 +423,43 @@ mod tests {
         assert_eq!(read(twice), read(once));
         assert_eq!(without_duplicates(twice.as_bytes()).unwrap(), once.as_bytes());
         assert!(matches!(without_duplicates(once.as_bytes()), Ok(Cow::Borrowed(_))));
+    }
+
+    #[test]
+    fn the_members_of_a_sound_object_are_told_with_their_names_resolved() {
+        let long = "x".repeat(PLAIN_BYTES + 1);
+        for plain in [0, 1, PLAIN_BYTES - 1, PLAIN_BYTES, PLAIN_BYTES + 1] {
+            let (name, value) = ("n".repeat(plain), "v".repeat(plain));
+            let text = format!(
+                r#" {{ "{name}" : "{value}" ,"d\u00e9\"":{{"a":1,"a\u0000":[2,{{}}]}},"é":"é\\","{long}":-1.5e3,"t":true }} "#
+            );
+            let (same, members) = members_without_duplicates(text.as_bytes()).unwrap();
+            assert_eq!(same, text.as_bytes());
+            let expected = walk::members(text.trim().as_bytes()).unwrap();
+            let expected: Vec<_> =
+                expected.iter().map(|(name, value)| (Cow::Borrowed(name.as_bytes()), *value)).collect();
+            assert_eq!(members.unwrap(), expected);
+        }
+        for (text, count) in [("{}", Some(0)), ("[{\"a\":1}]", Some(0)), ("{\"a\":1,\"\\u0061\":2}", None)] {
+            let members = members_without_duplicates(text.as_bytes()).unwrap().1;
+            assert_eq!(members.map(|members| members.len()), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_double_holds_are_refused_however_they_are_written() {
+        for (text, is_sound) in [
+            ("9".repeat(SMALL_DIGITS), true),
+            ("9".repeat(SMALL_DIGITS + 1), true),
+            ("9".repeat(308), true),
+            ("9".repeat(400), false),
+            ("1e308".to_owned(), true),
+            ("1E309".to_owned(), false),
+            (format!("-{}.5e300", "9".repeat(20)), false),
+        ] {
+            assert_eq!(without_duplicates(text.as_bytes()).is_ok(), is_sound, "{text}");
+            assert_eq!(parse(text.as_bytes()).is_ok(), is_sound, "{text}");
+        }
     }
 
     #[test]

@@ -172,6 +172,23 @@ impl<'a> Members<'a> {
         Ok(Members { text, is_first: true })
     }
 
+    /// How far the text was walked: to the end of a member.
+    pub fn at(&self) -> usize {
+        self.text.at
+    }
+
+    /// Steps over the next member if it stands there as `same` does, which is one in another text with what stands before it.
+    pub fn skip_same(&mut self, same: &[u8]) -> bool {
+        let rest = self.text.text.get(self.text.at..).and_then(|rest| rest.strip_prefix(same));
+        // A number may go on.
+        let is_same = rest.is_some_and(|rest| matches!(rest.first(), Some(b',' | b'}')));
+        if is_same {
+            self.text.at += same.len();
+            self.is_first = false;
+        }
+        is_same
+    }
+
     pub fn next_member(&mut self) -> Result<Option<RawMember<'a>>, Error> {
         self.text.space();
         if self.text.peek() == Some(b'}') {
