@@ -203,7 +203,7 @@ impl<B: Base> Store for Layered<B> {
         let rows = Arc::clone(&self.lock().rows);
         let mut generation = rows.generation();
         if !is_planted(Bug::StaleRows) {
-            let renewal = rows.renew();
+            let mut renewal = rows.renew();
             closed.look(|key, value| renewal.changed(key, value));
             generation = renewal.generation;
         }

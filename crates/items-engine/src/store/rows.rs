@@ -103,7 +103,7 @@ impl Rows {
     pub(super) fn renew(&self) -> Renewal<'_> {
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         let beginnings = self.beginnings.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Renewal { rows: self, beginnings, generation }
+        Renewal { rows: self, beginnings, last: (Beginning::default(), true), generation }
     }
 }
 
@@ -112,13 +112,20 @@ impl Rows {
 pub(super) struct Renewal<'r> {
     rows: &'r Rows,
     beginnings: HashSet<Beginning>,
+    /// The last beginning that was looked for, and whether there may be rows of it: keys come in order, and thousands begin alike.
+    last: (Beginning, bool),
     pub(super) generation: u64,
 }
 
 impl Renewal<'_> {
     /// The checkpoint has this value for a key.
-    pub(super) fn changed(&self, key: &[u8], value: Option<&Bytes>) {
-        if self.beginnings.len() < ROW_BEGINNINGS && !self.beginnings.contains(&beginning(key)) {
+    pub(super) fn changed(&mut self, key: &[u8], value: Option<&Bytes>) {
+        let beginning = beginning(key);
+        if self.last.0 != beginning {
+            let may_have = self.beginnings.len() >= ROW_BEGINNINGS || self.beginnings.contains(&beginning);
+            self.last = (beginning, may_have);
+        }
+        if !self.last.1 {
             return;
         }
         let mut shard = self.rows.shard(key);
@@ -152,7 +159,7 @@ mod tests {
         assert_eq!(rows.get(b"b", 0), Some(None));
         assert_eq!(rows.get(b"c", 0), None);
         let changes = [(&b"a"[..], value("2")), (b"c", value("2"))];
-        let renewal = rows.renew();
+        let mut renewal = rows.renew();
         changes.iter().for_each(|(key, value)| renewal.changed(key, value.as_ref()));
         let next = renewal.generation;
         assert_eq!(rows.get(b"a", 0), None, "that view is of another checkpoint");
@@ -180,7 +187,7 @@ mod tests {
             let rows = Rows::new(16 << 20);
             let key = |nth: usize| (nth as u32).to_be_bytes();
             (0..count).for_each(|nth| rows.put(&key(nth), &value("1"), 0));
-            let renewal = rows.renew();
+            let mut renewal = rows.renew();
             (0..count).for_each(|nth| renewal.changed(&key(nth), value("2").as_ref()));
             let stale = (0..count).find(|nth| rows.get(&key(*nth), renewal.generation) == Some(value("1")));
             assert_eq!(stale, None, "of {count}");
