@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::commit::Pauses;
-use crate::condition::Condition;
+use crate::health::Health;
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
 use crate::read::{Ahead, BodyRead};
@@ -34,7 +34,7 @@ struct Inner {
     cache: Arc<Cache>,
     counters: Arc<Counters>,
     ahead: Arc<Ahead>,
-    condition: Arc<Condition>,
+    health: Arc<Health>,
     connections: AtomicU32,
     is_closed: AtomicBool,
 }
@@ -43,13 +43,12 @@ impl Handle {
     pub(crate) fn new(
         partition: Arc<SharedPartition>,
         asks: Arc<Asks>,
-        condition: Arc<Condition>,
+        health: Arc<Health>,
         (budget, cache, counters): (Arc<Budget>, Arc<Cache>, Arc<Counters>),
     ) -> Handle {
         let (connections, is_closed) = (AtomicU32::new(1), AtomicBool::new(false));
         let ahead = Arc::default();
-        let inner =
-            Inner { partition, budget, asks, cache, counters, ahead, condition, connections, is_closed };
+        let inner = Inner { partition, budget, asks, cache, counters, ahead, health, connections, is_closed };
         Handle { inner: Arc::new(inner) }
     }
 
@@ -83,8 +82,8 @@ impl Handle {
     }
 
     /// How the partition is.
-    pub fn condition(&self) -> &Condition {
-        &self.inner.condition
+    pub fn health(&self) -> &Health {
+        &self.inner.health
     }
 
     pub fn cache(&self) -> &Cache {
@@ -94,7 +93,7 @@ impl Handle {
     /// Starts to read bodies of `bytes` in all. With `is_ahead` there is no room for them yet, and `None` means that too
     /// much was read ahead already.
     pub fn read(&self, places: Vec<Place>, bytes: usize, is_ahead: bool) -> Option<BodyRead> {
-        BodyRead::start(&self.inner.ahead, &self.inner.condition, places, bytes, is_ahead)
+        BodyRead::start(&self.inner.ahead, &self.inner.health, places, bytes, is_ahead)
     }
 
     /// To be called by a thread that has nothing left to do for connections, before it waits for what clients send. Pauses it
@@ -123,7 +122,7 @@ impl Handle {
     }
 
     pub(crate) fn close(&self) {
-        self.inner.condition.close();
+        self.inner.health.close();
         self.inner.is_closed.store(true, Ordering::Release);
         self.inner.asks.close();
     }

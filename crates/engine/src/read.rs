@@ -3,7 +3,7 @@
 //! What is read before there is room to send it counts against one budget for all connections; what is needed now is
 //! always read, for its size is bounded by the connection that has made room for it.
 
-use crate::condition::Condition;
+use crate::health::Health;
 use crate::limits::READ_AHEAD_BYTES;
 use bytes::Bytes;
 use journal::{Place, read_run};
@@ -58,10 +58,10 @@ pub struct BodyRead {
 
 impl BodyRead {
     /// Starts to read `places`, which hold `bytes`. When it is not needed yet (`is_ahead`), only within the budget. What
-    /// cannot be read is reported to `condition`.
+    /// cannot be read is reported to `health`.
     pub(crate) fn start(
         ahead: &Arc<Ahead>,
-        condition: &Arc<Condition>,
+        health: &Arc<Health>,
         places: Vec<Place>,
         bytes: usize,
         is_ahead: bool,
@@ -70,9 +70,9 @@ impl BodyRead {
             true => Some(ahead.reserve(bytes)?),
             false => None,
         };
-        let condition = Arc::clone(condition);
+        let health = Arc::clone(health);
         let job = tokio::task::spawn_blocking(move || Bodies {
-            bodies: read(&places, &condition),
+            bodies: read(&places, &health),
             _reserved: reserved,
         });
         Some(BodyRead { job: Some(job), done: None })
@@ -101,19 +101,19 @@ impl BodyRead {
 }
 
 /// Reads all of them together, or, when something is wrong with the run, each alone: damage stays local.
-fn read(places: &[Place], condition: &Condition) -> Vec<Option<Bytes>> {
+fn read(places: &[Place], health: &Health) -> Vec<Option<Bytes>> {
     let mut found = Vec::with_capacity(places.len());
     match read_run(places, &mut found) {
         Ok(()) => found.into_iter().map(Some).collect(),
-        Err(_) => places.iter().map(|place| read_alone(place, condition)).collect(),
+        Err(_) => places.iter().map(|place| read_alone(place, health)).collect(),
     }
 }
 
-fn read_alone(place: &Place, condition: &Condition) -> Option<Bytes> {
+fn read_alone(place: &Place, health: &Health) -> Option<Bytes> {
     match place.read() {
         Ok(body) => Some(body.into()),
         Err(error) => {
-            condition.report_damage(&format!("body {} cannot be read: {error}", place.body().0));
+            health.report_damage(&format!("body {} cannot be read: {error}", place.body().0));
             None
         }
     }

@@ -2,7 +2,7 @@
 //! Damage is logged and shown in the health of the server; nothing is changed, and what is whole is served.
 
 use crate::commit::Inbox;
-use crate::condition::Condition;
+use crate::health::Health;
 use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_EVERY, SCRUB_PAUSE};
 use crate::work::Work;
 use journal::{Position, Scrub, Snapshots};
@@ -26,13 +26,13 @@ const USUAL_SPEED: Speed =
 pub(crate) fn spawn(
     inbox: &Arc<Inbox<Work>>,
     snapshots: Arc<dyn Snapshots>,
-    condition: Arc<Condition>,
+    health: Arc<Health>,
 ) -> std::io::Result<mpsc::Sender<()>> {
     let (stop, stopped) = mpsc::channel();
     let inbox = Arc::downgrade(inbox);
-    std::thread::Builder::new().name("otobus-scrub".into()).spawn(move || {
-        while scrub_all(&inbox, &*snapshots, &condition, &stopped, USUAL_SPEED).is_some() {}
-    })?;
+    std::thread::Builder::new()
+        .name("otobus-scrub".into())
+        .spawn(move || while scrub_all(&inbox, &*snapshots, &health, &stopped, USUAL_SPEED).is_some() {})?;
     Ok(stop)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn spawn(
 fn scrub_all(
     inbox: &Weak<Inbox<Work>>,
     snapshots: &dyn Snapshots,
-    condition: &Condition,
+    health: &Health,
     stopped: &Receiver<()>,
     speed: Speed,
 ) -> Option<()> {
@@ -52,10 +52,10 @@ fn scrub_all(
         match answer.recv().ok()? {
             Some(scrub) => {
                 after = scrub.first();
-                scrub_one(&scrub, condition, stopped, speed.bytes_per_second)?;
+                scrub_one(&scrub, health, stopped, speed.bytes_per_second)?;
             }
             None => {
-                scrub_snapshots(snapshots, condition, stopped, speed)?;
+                scrub_snapshots(snapshots, health, stopped, speed)?;
                 return rest(stopped, speed.every);
             }
         }
@@ -65,7 +65,7 @@ fn scrub_all(
 /// Those that are there: damage to the one to fall back on shows on the day on which it is needed, and not before.
 fn scrub_snapshots(
     snapshots: &dyn Snapshots,
-    condition: &Condition,
+    health: &Health,
     stopped: &Receiver<()>,
     speed: Speed,
 ) -> Option<()> {
@@ -82,18 +82,13 @@ fn scrub_snapshots(
         if let Err(error) = read
             && is_there()
         {
-            condition.report_damage(&error.to_string());
+            health.report_damage(&error.to_string());
         }
     }
     Some(())
 }
 
-fn scrub_one(
-    scrub: &Scrub,
-    condition: &Condition,
-    stopped: &Receiver<()>,
-    bytes_per_second: u64,
-) -> Option<()> {
+fn scrub_one(scrub: &Scrub, health: &Health, stopped: &Receiver<()>, bytes_per_second: u64) -> Option<()> {
     let (mut unpaid, mut is_stopped) = (0, false);
     let mut pause = |bytes: u64| {
         unpaid += bytes;
@@ -103,9 +98,9 @@ fn scrub_one(
             unpaid = 0;
         }
     };
-    let checked = scrub.run(&mut pause, &mut |damage| condition.report_damage(&damage.to_string()));
+    let checked = scrub.run(&mut pause, &mut |damage| health.report_damage(&damage.to_string()));
     if let Err(error) = checked {
-        condition.report_damage(&error.to_string());
+        health.report_damage(&error.to_string());
     }
     (!is_stopped).then_some(())
 }
@@ -164,21 +159,21 @@ mod tests {
     }
 
     /// One pass over everything; how many segments were looked at.
-    fn scrub(memory: &Memory, journal: &Local) -> (Condition, usize) {
-        let (inbox, condition) = (Arc::<Inbox<Work>>::default(), Condition::default());
+    fn scrub(memory: &Memory, journal: &Local) -> (Health, usize) {
+        let (inbox, health) = (Arc::<Inbox<Work>>::default(), Health::default());
         let before = contents(memory);
         let ((_stop, stopped), (over, is_over)) = (mpsc::channel(), mpsc::channel());
         let asked = std::thread::scope(|scope| {
             let weak = Arc::downgrade(&inbox);
-            let (condition, inbox, snapshots) = (&condition, &inbox, journal.snapshots());
+            let (health, inbox, snapshots) = (&health, &inbox, journal.snapshots());
             scope.spawn(move || {
-                assert!(scrub_all(&weak, &*snapshots, condition, &stopped, HASTY).is_some());
+                assert!(scrub_all(&weak, &*snapshots, health, &stopped, HASTY).is_some());
                 drop(over);
             });
             serve(inbox, journal, &is_over)
         });
         assert_eq!(contents(memory), before, "nothing is changed, nothing is deleted");
-        (condition, asked - 1)
+        (health, asked - 1)
     }
 
     #[test]
@@ -197,10 +192,10 @@ mod tests {
         for name in &names[1..3] {
             memory.damage(name, |bytes| bytes[9_000] ^= 4);
         }
-        let (condition, scrubbed) = scrub(&memory, &journal);
+        let (health, scrubbed) = scrub(&memory, &journal);
         assert_eq!(scrubbed, all, "the others are looked at all the same");
-        assert_eq!(condition.damages(), 2);
-        let damage = condition.damage().unwrap();
+        assert_eq!(health.damages(), 2);
+        let damage = health.damage().unwrap();
         assert!(damage.contains(&names[1]) && damage.contains("at byte "), "{damage}");
         let offset: u64 =
             damage.split("at byte ").nth(1).and_then(|rest| rest.split(':').next()?.parse().ok()).unwrap();
@@ -212,9 +207,9 @@ mod tests {
         let snapshot = "00000000000000000020.snapshot";
         for (name, at) in [(names.last().unwrap().as_str(), 5_000), (snapshot, 100)] {
             memory.damage(name, |bytes| bytes[at] ^= 4);
-            let (condition, _) = scrub(&memory, &journal);
-            assert_eq!(condition.damages(), 1, "{name}");
-            assert!(condition.damage().is_some_and(|damage| damage.contains(name)), "{name}");
+            let (health, _) = scrub(&memory, &journal);
+            assert_eq!(health.damages(), 1, "{name}");
+            assert!(health.damage().is_some_and(|damage| damage.contains(name)), "{name}");
             memory.damage(name, |bytes| bytes[at] ^= 4);
         }
     }

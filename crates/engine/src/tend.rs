@@ -97,7 +97,7 @@ impl Partition {
     /// A body cannot be copied. It stays, with its stretch and what comes behind; what comes before is given
     /// up as ever.
     fn leave_in_place(&mut self, failure: &Uncopied, now: Time) {
-        self.condition.report_damage(&failure.why);
+        self.health.report_damage(&failure.why);
         if failure.is_passing {
             self.upkeep.next_step = Time(now.0 + UPKEEP_RETRY_MS);
             return;
@@ -167,7 +167,7 @@ impl Partition {
         if let Some(is_short) = self.reserve.tend(&mut *self.journal, commit.is_full(), now, next)? {
             self.upkeep.set_short(is_short);
             self.broker.set_short(is_short);
-            self.condition.set_short(is_short.then(|| self.journal.lacking_bytes()));
+            self.health.set_short(is_short.then(|| self.journal.lacking_bytes()));
         }
         Ok(())
     }

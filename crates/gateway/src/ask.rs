@@ -39,14 +39,14 @@ impl Ask for Handle {
     }
 
     fn problems(&self) -> Vec<Problem> {
-        self.condition().problems(Instant::now())
+        self.health().problems(Instant::now())
     }
 
     fn large_gap_ms(&self) -> Option<i64> {
-        self.condition().large_gap_ms()
+        self.health().large_gap_ms()
     }
 
     fn totals(&self) -> Totals {
-        Totals { damages: self.condition().damages(), ..self.counters().into() }
+        Totals { damages: self.health().damages(), ..self.counters().into() }
     }
 }

@@ -333,7 +333,7 @@ impl Machine {
         if !self.is_full(living) {
             look(living, |partition| {
                 let mut oracle = self.shared.lock();
-                oracle.has_unread |= partition.condition().damage().is_some();
+                oracle.has_unread |= partition.health().damage().is_some();
                 oracle.end_last_turn(partition.broker().durable());
                 oracle.check_kept();
             });
@@ -364,7 +364,7 @@ impl Machine {
     fn be_quiet(&self, living: &Living) {
         look(living, |partition| {
             let mut oracle = self.shared.lock();
-            oracle.has_unread |= partition.condition().damage().is_some();
+            oracle.has_unread |= partition.health().damage().is_some();
             oracle.end_turn(partition.broker().durable());
             let staged = partition.broker().staged();
             oracle.check_staged(staged.transactions, staged.stored_bytes, staged.held_bytes);

@@ -81,7 +81,7 @@ impl Partition {
     pub(super) fn refuse_unreadable(&mut self, waiting: &WaitingCommand, why: &str, now: Time) {
         self.reading -= 1;
         self.drafting.held_bytes += waiting.held_bytes;
-        self.condition.report_damage(why);
+        self.health.report_damage(why);
         self.context(now);
         self.broker.refuse_unreadable(&waiting.command, &mut self.decision);
         self.ports.decided(Some(waiting.command.connection()), 1);
@@ -120,7 +120,7 @@ impl Partition {
 
     pub(super) fn messages_read(&mut self, read: MessagesRead, now: Time) {
         self.reading -= 1;
-        read.damage.iter().for_each(|damage| self.condition.report_damage(damage));
+        read.damage.iter().for_each(|damage| self.health.report_damage(damage));
         let context = self.context(now);
         let MessagesRead { source, whole, damaged, content, .. } = read;
         let before = self.broker.steps_spent(&self.decision);

@@ -19,7 +19,7 @@ use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::commit::{Commit, Decider, DraftSize, Due, Inbox, Moment};
-use crate::condition::Condition;
+use crate::health::Health;
 use crate::ids::ForBroker;
 use crate::limits::{SEAL_AFTER, TAIL_CACHE_BYTES};
 use crate::reserve::Reserve;
@@ -76,7 +76,7 @@ pub struct Partition {
     cache: Arc<Cache>,
     pub(crate) upkeep: Upkeep,
     pub(crate) reserve: Reserve<Time>,
-    pub(crate) condition: Arc<Condition>,
+    pub(crate) health: Arc<Health>,
     counters: Arc<Counters>,
     ports: Ports,
     backlog: VecDeque<Work>,
@@ -148,7 +148,7 @@ impl Partition {
             cache,
             upkeep: Upkeep::new(UpkeepSettings::default(), &[], &journal.stretches()),
             reserve: Reserve::default(),
-            condition: Arc::default(),
+            health: Arc::default(),
             counters,
             ports: Ports::default(),
             backlog: VecDeque::new(),
@@ -179,8 +179,8 @@ impl Partition {
         self
     }
 
-    pub fn condition(&self) -> &Arc<Condition> {
-        &self.condition
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     pub fn broker(&self) -> &Broker {
@@ -396,7 +396,7 @@ impl Decider for Partition {
         self.sealed = Sealed::NotBefore(Moment(0));
         let held_bytes = self.drafting.written();
         self.share_state(at, self.last_time);
-        self.condition.sync_began();
+        self.health.sync_began();
         let (journal, durable) = (&*self.journal, self.broker.durable());
         let place = |outgoing: &mut [_]| places::place_answers(journal, durable, outgoing);
         Ok((ticket, self.ports.take_waiting(held_bytes, Arc::clone(&self.budget), place)))
@@ -419,7 +419,7 @@ impl Decider for Partition {
     }
 
     fn committed(&mut self, at: journal::Position) {
-        self.condition.sync_ended();
+        self.health.sync_ended();
         self.drafting.committed();
         self.ports.committed();
         self.start_snapshot(at);

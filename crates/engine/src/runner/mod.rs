@@ -95,12 +95,12 @@ impl Engine {
             &recovered.snapshots,
             recovered.last_time,
         );
-        let condition = partition.condition().clone();
-        condition.set_ahead(gap);
-        let scrub = scrub::spawn(&inbox, snapshots, condition.clone()).map_err(OpenError::Thread)?;
+        let health = partition.health().clone();
+        health.set_ahead(gap);
+        let scrub = scrub::spawn(&inbox, snapshots, health.clone()).map_err(OpenError::Thread)?;
         inbox.leave(Work::Connect { connection: ASKING, mailbox: asks.clone() });
         let partition = Arc::new(Shared::new(partition, tail, inbox));
-        let handle = Handle::new(partition.clone(), asks, condition, shared);
+        let handle = Handle::new(partition.clone(), asks, health, shared);
         let (closing, abandoned) = (handle.clone(), partition.clone());
         let work = move || {
             let ended = partition.run().map_err(|why| why.to_string());

@@ -211,11 +211,11 @@ impl TestPartition {
 
     /// What is known to be damaged.
     pub fn damage(&self) -> Option<String> {
-        self.partition.look(|partition| partition.condition().damage())
+        self.partition.look(|partition| partition.health().damage())
     }
 
     pub fn is_short(&self) -> bool {
-        self.partition.look(|partition| partition.condition().is_short())
+        self.partition.look(|partition| partition.health().is_short())
     }
 
     pub fn stop(&mut self) -> Result<(), String> {

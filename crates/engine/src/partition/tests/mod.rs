@@ -573,12 +573,12 @@ fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
 fn a_sync_that_does_not_end_is_seen_from_outside() {
     let mut bench = Bench::with_queue();
     let later = std::time::Instant::now() + Duration::from_secs(3_600);
-    assert_eq!(bench.look(|partition| partition.condition.problems(later)), []);
+    assert_eq!(bench.look(|partition| partition.health.problems(later)), []);
     bench.leave_in_flight();
-    let problems = bench.look(|partition| partition.condition.problems(later));
+    let problems = bench.look(|partition| partition.health.problems(later));
     assert!(matches!(problems[..], [crate::Problem::SyncPending(_)]), "{problems:?}");
     bench.finish_sync();
-    assert_eq!(bench.look(|partition| partition.condition.problems(later)), []);
+    assert_eq!(bench.look(|partition| partition.health.problems(later)), []);
 }
 
 /// A topic with so many subscriptions that a small batch is more than one turn.

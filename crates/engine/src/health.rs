@@ -53,7 +53,7 @@ impl PendingSync {
 }
 
 #[derive(Debug, Default)]
-pub struct Condition {
+pub struct Health {
     is_short: AtomicBool,
     is_closed: AtomicBool,
     damage: Mutex<Option<String>>,
@@ -62,7 +62,7 @@ pub struct Condition {
     ahead_ms: AtomicI64,
 }
 
-impl Condition {
+impl Health {
     /// Everything that ails it at `now`; nothing, if what is sent now would be stored.
     pub fn problems(&self, now: Instant) -> Vec<Problem> {
         [
@@ -142,36 +142,36 @@ mod tests {
 
     #[test]
     fn each_problem_is_named_and_goes_with_its_cause() {
-        let condition = Condition::default();
+        let health = Health::default();
         let now = Instant::now();
-        assert_eq!(condition.problems(now), []);
-        condition.set_short(Some(1));
-        condition.report_damage("segment 7 at 4096");
-        assert_eq!(condition.problems(now), [Problem::Short, Problem::Damaged]);
-        condition.set_short(None);
-        condition.close();
-        assert_eq!(condition.problems(now), [Problem::Closed, Problem::Damaged]);
+        assert_eq!(health.problems(now), []);
+        health.set_short(Some(1));
+        health.report_damage("segment 7 at 4096");
+        assert_eq!(health.problems(now), [Problem::Short, Problem::Damaged]);
+        health.set_short(None);
+        health.close();
+        assert_eq!(health.problems(now), [Problem::Closed, Problem::Damaged]);
         assert!(!Problem::Damaged.to_string().contains("4096"));
     }
 
     #[test]
     fn a_sync_is_ill_after_five_seconds_and_not_before() {
-        let condition = Condition::default();
-        condition.sync_began();
+        let health = Health::default();
+        health.sync_began();
         let began =
-            condition.sync.started + Duration::from_millis(condition.sync.since.load(Ordering::Relaxed) - 1);
-        assert_eq!(condition.problems(began + SYNC_PENDING_MOST - Duration::from_millis(1)), []);
-        assert_eq!(condition.problems(began + SYNC_PENDING_MOST), [Problem::SyncPending(5)]);
-        condition.sync_ended();
-        assert_eq!(condition.problems(began + 2 * SYNC_PENDING_MOST), []);
+            health.sync.started + Duration::from_millis(health.sync.since.load(Ordering::Relaxed) - 1);
+        assert_eq!(health.problems(began + SYNC_PENDING_MOST - Duration::from_millis(1)), []);
+        assert_eq!(health.problems(began + SYNC_PENDING_MOST), [Problem::SyncPending(5)]);
+        health.sync_ended();
+        assert_eq!(health.problems(began + 2 * SYNC_PENDING_MOST), []);
     }
 
     #[test]
     fn only_a_large_gap_is_worth_telling() {
-        let condition = Condition::default();
-        condition.set_ahead(LARGE_GAP_MS);
-        assert_eq!(condition.large_gap_ms(), None);
-        condition.set_ahead(LARGE_GAP_MS + 1);
-        assert_eq!(condition.large_gap_ms(), Some(LARGE_GAP_MS + 1));
+        let health = Health::default();
+        health.set_ahead(LARGE_GAP_MS);
+        assert_eq!(health.large_gap_ms(), None);
+        health.set_ahead(LARGE_GAP_MS + 1);
+        assert_eq!(health.large_gap_ms(), Some(LARGE_GAP_MS + 1));
     }
 }
