@@ -351,3 +351,7 @@ pub const ACTIVITY_ID_BYTES: usize = 64;
 
 /// Room for a head over HTTP at first: most are shorter.
 pub const USUAL_HEAD_BYTES: usize = 4 * 1_024;
+
+/// Room at first for what the headers of an answer about an item say, and for how long an answer took, in milliseconds.
+pub const ANSWER_TEXT_BYTES: usize = 160;
+pub const DURATION_TEXT_BYTES: usize = 16;

@@ -166,3 +166,9 @@ pub const TOLD_BYTES: usize = 100;
 
 /// Bytes of a key that stand in a position; of a longer one its beginning and a hash.
 pub const POSITION_KEY_BYTES: usize = 500;
+
+/// What most scalars take in an index key, at the most: what is reserved for each.
+pub const INDEX_LEAF_BYTES: usize = 32;
+
+/// Strings of a text that are looked at byte by byte. Longer ones are searched for their end, many bytes at a time.
+pub const PLAIN_STRING_BYTES: usize = 32;

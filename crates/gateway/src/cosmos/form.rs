@@ -9,6 +9,7 @@ use super::response::{
     ACTIVITY, ALT_PATH, CHARGE, COMMITTED_LSN, DURATION, ITEM_LSN, JSON, LSN, PATH, RANGE_ID, SESSION,
     TRANSPORT, push_charge, push_decimal, push_path, push_session,
 };
+use crate::limits;
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use items::ContainerFacts;
@@ -20,9 +21,6 @@ const BLANKS: [HeaderName; COUNT] =
     [ACTIVITY, ETAG, CHARGE, TRANSPORT, SESSION, LSN, COMMITTED_LSN, ITEM_LSN, ALT_PATH, PATH, DURATION];
 
 const EMPTY: HeaderValue = HeaderValue::from_static("");
-
-/// Room for what most answers say.
-const TEXT_BYTES: usize = 160;
 
 #[derive(Debug)]
 pub(super) struct Form {
@@ -72,7 +70,7 @@ impl Form {
 /// In the order of the blanks.
 fn values(facts: Facts<'_>) -> Option<[HeaderValue; COUNT]> {
     let place = facts.place;
-    let mut text = Vec::with_capacity(TEXT_BYTES);
+    let mut text = Vec::with_capacity(limits::ANSWER_TEXT_BYTES);
     let mut put = |write: &dyn Fn(&mut Vec<u8>)| {
         let start = text.len();
         write(&mut text);

@@ -5,6 +5,7 @@ use super::form::{Facts, Form};
 use super::headers::RANGE;
 use super::resource::Resource;
 use crate::auth::UnixSeconds;
+use crate::limits::DURATION_TEXT_BYTES;
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::Full;
 use hyper::header::{CONTENT_LOCATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, SERVER};
@@ -45,9 +46,6 @@ const PENDING: HeaderName = HeaderName::from_static("x-ms-offer-replace-pending"
 
 /// Headers that an answer has beside those that every one has, at most.
 const HEADERS_USUAL: usize = 20;
-
-/// Room for how long an answer took, in milliseconds.
-const DURATION_BYTES: usize = 16;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -231,7 +229,7 @@ pub fn located(response: &mut Response<Payload>, mut endpoint: String, path: &st
 /// How long a request took, as it is told with the answer.
 pub fn took(response: &mut Response<Payload>, duration: Duration) {
     let micros = duration.as_micros() as u64;
-    let mut text = Vec::with_capacity(DURATION_BYTES);
+    let mut text = Vec::with_capacity(DURATION_TEXT_BYTES);
     push_decimal(&mut text, micros / 1_000);
     let thousandths = micros % 1_000;
     text.extend_from_slice(&[b'.', digit(thousandths / 100), digit(thousandths / 10), digit(thousandths)]);

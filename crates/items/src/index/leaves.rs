@@ -38,9 +38,6 @@ pub struct Leaves {
     entries: Vec<(PathHash, u32, u32)>,
 }
 
-/// What most scalars take in an index key, at the most.
-const LEAF_BYTES: usize = 32;
-
 impl Leaves {
     pub fn of(text: Option<&[u8]>, indexing: &Indexing) -> Leaves {
         let mut leaves = Leaves::default();
@@ -62,7 +59,7 @@ impl Leaves {
         };
         let changed = |members: &[RawMember<'_>], others: &[RawMember<'_>]| {
             let mut leaves = Leaves::default();
-            leaves.bytes.reserve(LEAF_BYTES * members.len());
+            leaves.bytes.reserve(limits::INDEX_LEAF_BYTES * members.len());
             leaves.entries.reserve(members.len());
             let mut walk = Walk::new(&mut leaves, indexing);
             for (at, member) in members.iter().enumerate() {

@@ -89,9 +89,6 @@ fn rewrite(text: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Longer strings are searched for their end, many bytes at a time.
-const PLAIN_BYTES: usize = 32;
-
 /// A number of so many characters without an exponent is far from what a double can hold.
 const SMALL_DIGITS: usize = 64;
 
@@ -298,7 +295,7 @@ impl<'a> Reader<'a> {
     fn plain_string(&mut self) -> Option<&'a [u8]> {
         let inside = self.text.get(self.at..)?.strip_prefix(b"\"")?;
         let is_end = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20 | 0x7f..);
-        let end = inside.iter().take(PLAIN_BYTES).position(is_end)?;
+        let end = inside.iter().take(limits::PLAIN_STRING_BYTES).position(is_end)?;
         if inside[end] != b'"' {
             return None;
         }
@@ -427,8 +424,10 @@ mod tests {
 
     #[test]
     fn the_members_of_a_sound_object_are_told_with_their_names_resolved() {
-        let long = "x".repeat(PLAIN_BYTES + 1);
-        for plain in [0, 1, PLAIN_BYTES - 1, PLAIN_BYTES, PLAIN_BYTES + 1] {
+        let long = "x".repeat(limits::PLAIN_STRING_BYTES + 1);
+        for plain in
+            [0, 1, limits::PLAIN_STRING_BYTES - 1, limits::PLAIN_STRING_BYTES, limits::PLAIN_STRING_BYTES + 1]
+        {
             let (name, value) = ("n".repeat(plain), "v".repeat(plain));
             let text = format!(
                 r#" {{ "{name}" : "{value}" ,"d\u00e9\"":{{"a":1,"a\u0000":[2,{{}}]}},"é":"é\\","{long}":-1.5e3,"t":true }} "#
