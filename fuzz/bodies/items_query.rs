@@ -32,6 +32,7 @@ pub fn run(bytes: &[u8]) {
         }
     }
     if let Ok(condition) = prepare_condition(text) {
-        let _ = condition.holds(ITEM, Time(0));
+        let mut steps = otobus_items::limits::CONDITION_STEPS;
+        let _ = condition.holds(ITEM, Time(0), &mut steps);
     }
 }

@@ -6,6 +6,7 @@
 use crate::planted::{Bug, is_planted};
 use crate::store::Frozen;
 use broker::Time;
+use items::query::Watch;
 use items::{Account, Answer, Budget, Command, Refusal, Reply, View};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -89,6 +90,23 @@ impl Published {
         self.account.read(command, view, now, &mut Budget { steps })
     }
 
+    /// As [`Published::read_at`], for somebody who may go before it ends.
+    pub(crate) fn read_watched(
+        &self,
+        command: &Command,
+        now: items::Time,
+        steps: u64,
+        watch: &dyn Watch,
+    ) -> Result<Reply, Refusal> {
+        let view: &dyn View = &*self.view;
+        self.account.read_watched(command, view, now, &mut Budget { steps }, watch)
+    }
+
+    /// The latest time of the items that the journal knows.
+    pub(crate) fn noted_now(&self) -> items::Time {
+        self.local_now(self.noted)
+    }
+
     /// Reads at the owner's time `owner`.
     pub fn read(&self, command: &Command, owner: Time, steps: u64) -> ReadOutcome {
         let result = self.read_at(command, self.local_now(owner), steps);
@@ -105,6 +123,6 @@ impl Published {
     /// Reads at the latest time that the journal knows. Everything decided before that time is in this state, and everything later is
     /// decided by somebody who knows what had expired.
     pub fn read_noted(&self, command: &Command, steps: u64) -> Result<Reply, Refusal> {
-        self.read_at(command, self.local_now(self.noted), steps)
+        self.read_at(command, self.noted_now(), steps)
     }
 }

@@ -1,6 +1,7 @@
 //! What the doors hold.
 
 use crate::activity::Activity;
+use crate::asking::{Asking, Queries};
 use crate::committed::{Committed, ReadOutcome};
 use crate::condition::Condition;
 use crate::engine::{Items, SharedClock};
@@ -28,6 +29,7 @@ struct Inner {
     condition: Arc<Condition>,
     undurable: Arc<Undurable>,
     long_reads: Arc<Semaphore>,
+    queries: Arc<Queries>,
     is_closed: AtomicBool,
 }
 
@@ -93,9 +95,19 @@ impl Handle {
     ) -> Handle {
         let undurable = Arc::default();
         let long_reads = Arc::new(Semaphore::new(LONG_READS));
-        let is_closed = AtomicBool::new(false);
-        let inner =
-            Inner { items, readers, clock, throttle, activity, condition, undurable, long_reads, is_closed };
+        let (queries, is_closed) = (Arc::default(), AtomicBool::new(false));
+        let inner = Inner {
+            items,
+            readers,
+            clock,
+            throttle,
+            activity,
+            condition,
+            undurable,
+            long_reads,
+            queries,
+            is_closed,
+        };
         Handle { inner: Arc::new(inner) }
     }
 
@@ -140,6 +152,7 @@ impl Handle {
         if is_noted {
             self.note().await?;
         }
+        let (asking, _waiting) = Asking::begin(&inner.queries);
         let permit = Arc::clone(&inner.long_reads).acquire_owned().await;
         let permit = permit.map_err(|_| Refusal::Stopped)?;
         let mut newest = inner.readers.newest();
@@ -151,12 +164,10 @@ impl Handle {
             is_noted = true;
         }
         let read = move || {
-            // It goes on when who asked has gone, and counts as long as it does.
+            // It goes on for a moment when who asked has gone, and counts as long as it does.
             let _permit = permit;
-            match is_noted {
-                true => newest.read_noted(&command, PAGE_STEPS),
-                false => newest.read_at(&command, newest.local_now(owner), PAGE_STEPS),
-            }
+            let now = if is_noted { newest.noted_now() } else { newest.local_now(owner) };
+            newest.read_watched(&command, now, PAGE_STEPS, &asking)
         };
         tokio::task::spawn_blocking(read).await.map_err(|_| Refusal::Stopped)?
     }

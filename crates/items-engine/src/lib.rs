@@ -5,6 +5,7 @@
 //! A start opens the store, which a crash takes back to its newest checkpoint, and applies what the journal has behind it.
 
 mod activity;
+mod asking;
 mod committed;
 mod condition;
 mod deciding;

@@ -2,6 +2,7 @@
 
 /// As much as the bus takes, for the same reasons.
 pub use engine::limits::{APPEND_BYTES, SEAL_AFTER, SYNC_PENDING_MOST, UNDURABLE_BYTES};
+use std::time::Duration;
 
 /// What the items may hold in memory, beside requests: a setting; this is what it is by default.
 pub const CACHE_BYTES: u64 = 256 * 1024 * 1024;
@@ -56,6 +57,16 @@ pub const PAGE_STEPS: u64 = 10_000;
 
 /// Queries and feeds that run at the same time; more wait. They share the cores with everything else.
 pub const LONG_READS: usize = 4;
+
+/// How long a query may take for one page, the wait for its turn included: as long as the official clients wait for an answer. Pages that stream
+/// end by themselves long before.
+pub const QUERY_TIME: Duration = Duration::from_secs(60);
+
+/// What all queries that run hold together of rows, groups and values. One alone may hold two thirds of it (`items::limits::QUERY_HELD_BYTES`).
+pub const QUERIES_BYTES: usize = 240 * 1024 * 1024;
+
+/// After how long who found no room in that is told to come back.
+pub const QUERY_RETRY_MS: u64 = 1_000;
 
 /// Ranges whose first entry is known; more are forgotten.
 pub const SKIPPED_RANGES: usize = 4_096;

@@ -4,6 +4,7 @@
 //! transactions, items and bytes of a container) is in the view, not here.
 
 use crate::definition::Definitions;
+use crate::query::{Unwatched, Watch};
 use crate::record::{Event, Record};
 use crate::view::{Changes, Unreadable, View};
 use crate::{Answer, Command, Refusal, Reply, Time, charge, decide, purge, read};
@@ -95,7 +96,19 @@ impl Account {
         now: Time,
         budget: &mut Budget,
     ) -> Result<Reply, Refusal> {
-        read::command(&self.definitions, command, view, now.max(self.time()), budget)
+        self.read_watched(command, view, now, budget, &Unwatched)
+    }
+
+    /// The same for somebody who may go before it ends, beside others.
+    pub fn read_watched(
+        &self,
+        command: &Command,
+        view: &dyn View,
+        now: Time,
+        budget: &mut Budget,
+        watch: &dyn Watch,
+    ) -> Result<Reply, Refusal> {
+        read::command(&self.definitions, command, view, now.max(self.time()), budget, watch)
     }
 
     /// A slice of what has expired or was deleted and is still stored, at most about `most` items. `may_spend` says for a container

@@ -119,32 +119,70 @@ pub const QUERY_IN_LIST: usize = 16_000;
 pub const QUERY_PARAMETERS: usize = 16_000;
 /// Letters of the text that an error quotes.
 pub const ERROR_QUOTE: usize = 100;
-/// What one item may make a query do, in steps: rows of its joins, elements looked at, sub-query rows. Nested joins over an item's
-/// arrays multiply, so a single item could take for ever otherwise.
-pub const QUERY_ITEM_STEPS: u64 = 10_000_000;
+/// What one item may make a query do, in steps: rows of its joins, elements looked at, sub-query rows, and [`STEP_BYTES`] of whatever is
+/// looked at. Nested joins over an item's arrays multiply, so a single item could take for ever otherwise.
+pub const QUERY_ITEM_STEPS: u64 = 20_000_000;
+/// Bytes that are looked at in the time of a step, some fifty nanoseconds. Work that takes longer for a byte counts each several times.
+pub const STEP_BYTES: u64 = 128;
+/// How often each byte counts of a text that is made a tree, or compared as one.
+pub const TREE_WORK: usize = 8;
 /// Steps after which a page of a query ends, with a continuation, where rows stream: an item that is looked at takes some
 /// microseconds, so a page takes about a second at most (P-6 allows five).
 pub const QUERY_PAGE_STEPS: u64 = 200_000;
-/// Steps of a query that has to see everything before its first row.
-pub const QUERY_WHOLE_STEPS: u64 = 20_000_000_000;
+/// Bytes looked at after which such a page ends, the steps among them: about as long.
+pub const QUERY_PAGE_WORK: u64 = 1024 * 1024 * 1024;
+/// Steps of a query that has to see everything before its first row. How long it may take is for who runs it to say.
+pub const QUERY_WHOLE_STEPS: u64 = 2_000_000_000;
+/// Bytes looked at after which a query that runs asks whether it shall go on: less than a millisecond.
+pub const WATCH_BYTES: u64 = 1024 * 1024;
+/// Steps of all conditions of patches in one request, together: they are decided where everything else waits for it.
+pub const CONDITION_STEPS: u64 = 1_000_000;
+/// Bytes that the values of one condition may take.
+pub const CONDITION_BYTES: usize = 16 * 1024 * 1024;
+/// Steps of what is computed while a query is read, such as the functions of constants, and what its constants and patterns may hold.
+/// What does not fit is computed when the query runs.
+pub const QUERY_TEXT_STEPS: u64 = 400_000;
+pub const QUERY_TEXT_BYTES: usize = 48 * 1024 * 1024;
+/// Bytes of a constant array or object up to which it is made a tree for each place that names it.
+pub const CONSTANT_TREE_BYTES: usize = 4 * 1024;
+/// What a constant of a list takes beside its text: its place in a set and in vectors.
+pub const CONSTANT_COST: usize = 96;
+/// What reading a computed property again takes for each place that names it, in bytes looked at for each of its text, and what its plan may
+/// hold for each.
+pub const PROPERTY_WORK: usize = 64;
+pub const PROPERTY_COST: usize = 64;
+/// What a value takes in a list that grows by doubling; a word beside its letters; and a part of a text that was split.
+pub const VALUE_COST: usize = 96;
+pub const WORD_COST: usize = 64;
+pub const PART_COST: usize = 128;
+/// Bytes of constants that a planner is told of.
+pub const PLANNED_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes that the values of one row may take while they are computed. Functions that repeat or join text multiply sizes.
 pub const QUERY_ROW_BYTES: usize = 32 * 1024 * 1024;
-/// Bytes that a sorting, grouping or distinct query holds of rows for one page. What is behind them comes with the next page.
-pub const QUERY_HELD_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of one row, as it is written: no page is larger, and no item.
+pub const QUERY_ONE_ROW_BYTES: usize = PAGE_BYTES;
+/// Bytes that a sorting or distinct query holds of rows for one page. What is behind them comes with the next page.
+pub const QUERY_SORTED_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that one query holds of everything: groups, distinct values, rows to be ranked or sorted, the page, and the row at hand.
+pub const QUERY_HELD_BYTES: usize = 160 * 1024 * 1024;
+/// What is held is told to whoever keeps account of all queries in pieces of this size.
+pub const TOLD_PIECE_BYTES: usize = 256 * 1024;
 /// What a row that is held takes besides its key and its text: its place in a tree, and two pieces of memory.
 pub const HELD_ROW_COST: usize = 128;
 /// What a row that is ranked takes besides its text, and each score of it besides how often each phrase is there: its place in
 /// three vectors, and the scores, ranks and keys that are made when all rows are known.
 pub const RANKED_ROW_COST: usize = 192;
 pub const RANKED_FACT_COST: usize = 96;
-/// Groups and distinct values of one query, in bytes of keys and states: they are held until all items are seen.
-pub const QUERY_GROUP_BYTES: usize = 256 * 1024 * 1024;
 /// What a group holds beside its key, which it holds twice, about.
 pub const GROUP_COST: usize = 200;
+/// What each aggregate of a group holds beside texts: its state, and then its result.
+pub const AGGREGATE_COST: usize = 144;
 /// Letters that REPLICATE may make (documented).
 pub const REPLICATE_LETTERS: usize = 10_000;
-/// Memory of one compiled pattern of REGEXMATCH.
+/// Memory of one compiled pattern of REGEXMATCH; of one that is small, which counts less; and the text of either.
 pub const PATTERN_BYTES: usize = 1024 * 1024;
+pub const SMALL_PATTERN_BYTES: usize = 64 * 1024;
+pub const PATTERN_TEXT_BYTES: usize = 64 * 1024;
 
 /// Memory that entries share.
 pub const SHARED_ENTRY_BYTES: usize = 64 * 1024;

@@ -102,10 +102,11 @@ fn apply_patch(
     let item = transaction.live(place)?;
     transaction.check(condition, &item)?;
     // P-55
-    if let Some(condition) = &patch.condition
-        && !condition.holds(&item.text, transaction.now())?
-    {
-        return Err(Refusal::PreconditionFailed("The condition of the patch does not hold."));
+    if let Some(condition) = &patch.condition {
+        let now = transaction.now();
+        if !condition.holds(&item.text, now, &mut transaction.condition_steps)? {
+            return Err(Refusal::PreconditionFailed("The condition of the patch does not hold."));
+        }
     }
     let settings = &transaction.container().settings;
     let text = patch.apply(settings, &item.own_text())?;

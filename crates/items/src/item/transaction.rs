@@ -28,6 +28,8 @@ pub struct Transaction<'a> {
     is_batch: bool,
     /// Memory for what the operations of a batch change.
     changes: Changes,
+    /// What is left for the conditions of patches: those of a batch share it.
+    pub condition_steps: u64,
 }
 
 /// What an operation did.
@@ -68,7 +70,8 @@ impl<'a> Transaction<'a> {
         let now = now.max(numbers.written);
         let seen = ChangedView::new(view);
         let (writes, records, changes) = Default::default();
-        Ok(Transaction { container, seen, numbers, now, writes, records, is_batch, changes })
+        let condition_steps = crate::limits::CONDITION_STEPS;
+        Ok(Transaction { container, seen, numbers, now, writes, records, is_batch, changes, condition_steps })
     }
 
     pub fn container(&self) -> &'a Container {

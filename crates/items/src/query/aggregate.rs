@@ -2,6 +2,7 @@
 
 use super::value::Val;
 use crate::json::{self, Number, Value};
+use crate::limits::HELD_ROW_COST;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
@@ -42,8 +43,8 @@ impl Aggregate {
         }
     }
 
-    /// Takes one row's value in; gives the bytes that are held from now on.
-    pub fn take(self, state: &mut State, value: &Val<'_>) -> usize {
+    /// Takes one row's value in; gives how many bytes more, or less, are held from now on.
+    pub fn take(self, state: &mut State, value: &Val<'_>) -> isize {
         if value.is_undefined() {
             return 0;
         }
@@ -65,24 +66,28 @@ impl Aggregate {
                     return 0;
                 }
                 let Some(value) = value.tree() else { return 0 };
+                let text_bytes = |value: &Value| value.as_str().map_or(0, str::len) as isize;
                 let is_better = best.as_ref().is_none_or(|best| {
                     let wanted = if self == Aggregate::Min { Ordering::Less } else { Ordering::Greater };
                     json::compare(&value, best) == wanted
                 });
                 if is_better {
+                    let more = text_bytes(&value) - best.as_ref().map_or(0, text_bytes);
                     *best = Some(value);
+                    return more;
                 }
             }
             (_, State::List(values)) => {
                 values.extend(value.tree());
-                return value.size() + size_of::<Value>();
+                return 2 * value.tree_bytes() as isize;
             }
             (_, State::Set { keys, values }) => {
                 let mut key = Vec::new();
                 value.sort_key(&mut key);
+                let key_bytes = key.len() + HELD_ROW_COST;
                 if keys.insert(key) {
                     values.extend(value.tree());
-                    return 2 * value.size() + size_of::<Value>();
+                    return (key_bytes + 2 * value.tree_bytes()) as isize;
                 }
             }
         }

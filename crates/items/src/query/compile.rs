@@ -4,18 +4,21 @@ use super::Known;
 use super::aggregate::Aggregate;
 use super::error::{Span, code, error};
 use super::evaluate::{Env, type_bit, unary};
-use super::functions::{Function, pattern};
+use super::functions::{Function, Matcher, telling_words};
 use super::like::Pattern;
+use super::meter::Meter;
 use super::parse;
 use super::plan::{Constants, Expr, From, FromSource, Select, Selection, Sort};
 use super::rank::{Rank, is_euclidean};
 use super::syntax::{self, ExprKind};
-use super::value::Val;
+use super::value::{Val, tree_bytes_of_text};
 use super::wants::Step;
 use crate::json::{self, Object, Value};
+use crate::limits;
 use crate::refusal::Refusal;
 use crate::time::Time;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// The language of the service's English policies, and the number that Windows has for it.
@@ -24,17 +27,20 @@ const ENGLISH: [&str; 2] = ["en-US", "1033"];
 /// Reads a query that stands for itself.
 pub fn top(
     select: &syntax::Select,
-    parameters: &HashMap<&str, Value>,
+    parameters: &HashMap<&str, Expr>,
     known: Known<'_>,
 ) -> Result<Select, Refusal> {
-    let mut compiler =
-        Compiler { parameters, known, scope: Vec::new(), slots: 0, root: None, grouping: None };
+    let room = Meter::text();
+    let (scope, slots, root, grouping) = (Vec::new(), 0, None, None);
+    let mut compiler = Compiler { parameters, known, room: &room, scope, slots, root, grouping };
     compiler.select(select, true)
 }
 
 pub(super) struct Compiler<'c> {
-    parameters: &'c HashMap<&'c str, Value>,
+    parameters: &'c HashMap<&'c str, Expr>,
     known: Known<'c>,
+    /// What constants and patterns may take, to be computed and to be held: a query is read where nothing else is decided meanwhile.
+    room: &'c Meter<'c>,
     /// Aliases and their slots, innermost last.
     scope: Vec<(String, usize)>,
     slots: usize,
@@ -75,7 +81,7 @@ impl Compiler<'_> {
         }
         check_star(select)?;
         if !group.is_empty() || has_aggregate(&select.selection) {
-            let keys = group.iter().map(|key| format!("{key:?}")).collect();
+            let keys = group.iter().map(|key| self.written(key)).collect::<Result<_, _>>()?;
             self.grouping = Some(Grouping { keys, aggregates: Vec::new(), first_slot, sorts_one_row: false });
         }
         let selection = self.selection(&select.selection)?;
@@ -132,7 +138,7 @@ impl Compiler<'_> {
     /// A count of TOP, OFFSET or LIMIT: a literal or a parameter.
     fn count(&mut self, count: &syntax::Expr, clause: &str, span: Span) -> Result<u64, Refusal> {
         let value = self.expr(count)?.as_constant();
-        let integer = value.and_then(|value| value.as_number()).and_then(|number| number.as_i64());
+        let integer = value.as_deref().and_then(|value| value.as_number()).and_then(|number| number.as_i64());
         match integer.and_then(|count| u64::try_from(count).ok()) {
             Some(count) => Ok(count),
             None => {
@@ -182,7 +188,7 @@ impl Compiler<'_> {
             }
             ExprKind::Index(value, index) => {
                 let mut steps = self.root_steps(value)?;
-                match self.expr(index)?.as_constant().as_ref().and_then(step_of) {
+                match self.expr(index)?.as_constant().as_deref().and_then(step_of) {
                     Some(step) => steps.push(step),
                     None => {
                         return Err(error(code::SYNTAX, index.span, "A step of FROM must be a constant."));
@@ -258,7 +264,7 @@ impl Compiler<'_> {
             return Ok(Expr::GroupKey(key));
         }
         let plan = match &expr.kind {
-            ExprKind::Literal(value) => Expr::Constant(value.clone()),
+            ExprKind::Literal(value) => Expr::Constant(Arc::new(value.clone())),
             ExprKind::Undefined => Expr::Undefined,
             ExprKind::Parameter(name) => self.parameter(name, expr.span)?,
             ExprKind::Name(name) => Expr::Slot(self.slot(name, expr.span)?),
@@ -283,7 +289,7 @@ impl Compiler<'_> {
             ExprKind::Unary(operator, value) => {
                 let value = self.expr(value)?;
                 match value.as_constant() {
-                    Some(constant) => folded(&unary(*operator, &Val::of_owned(constant))),
+                    Some(constant) => folded(&unary(*operator, &Val::of_tree(&constant))),
                     None => Expr::Unary(*operator, Box::new(value)),
                 }
             }
@@ -302,7 +308,7 @@ impl Compiler<'_> {
             }
             ExprKind::Like(value, pattern, escape) => self.like(value, pattern, *escape)?,
         };
-        Ok(fold(plan))
+        Ok(self.fold(plan))
     }
 
     fn parameter(&self, name: &str, span: Span) -> Result<Expr, Refusal> {
@@ -310,13 +316,13 @@ impl Compiler<'_> {
             .parameters
             .get(name)
             .ok_or_else(|| error(code::UNRESOLVED, span, &format!("Parameter '{name}' is not declared.")))?;
-        Ok(constant(value.clone()))
+        Ok(value.clone())
     }
 
     fn index(&mut self, value: &syntax::Expr, index: &syntax::Expr) -> Result<Expr, Refusal> {
         let value = self.expr(value)?;
         let index = self.expr(index)?;
-        Ok(match index.as_constant().as_ref().and_then(step_of) {
+        Ok(match index.as_constant().as_deref().and_then(step_of) {
             Some(step) => stepped(value, step),
             None => Expr::Index(Box::new(value), Box::new(index)),
         })
@@ -338,7 +344,7 @@ impl Compiler<'_> {
     fn membership(&mut self, value: &syntax::Expr, list: &[syntax::Expr]) -> Result<Expr, Refusal> {
         let value = self.boxed(value)?;
         let list = self.list(list)?;
-        Ok(match constants(&list) {
+        Ok(match self.constants(&list) {
             Some(constants) => Expr::InConstants(value, Arc::new(constants)),
             None => Expr::In(value, list),
         })
@@ -352,8 +358,10 @@ impl Compiler<'_> {
     ) -> Result<Expr, Refusal> {
         let value = self.boxed(value)?;
         let pattern = self.expr(pattern)?;
-        Ok(match pattern.as_constant() {
-            Some(Value::String(text)) => Expr::Like(value, Pattern::new(&text, escape)),
+        Ok(match pattern.as_constant().as_deref() {
+            Some(Value::String(text)) if self.has_room(text.len(), Pattern::held_bytes(text)) => {
+                Expr::Like(value, Pattern::new(text, escape))
+            }
             _ => Expr::LikeComputed(value, Box::new(pattern), escape),
         })
     }
@@ -402,7 +410,13 @@ impl Compiler<'_> {
             // Read as the keys were, outside of the group; what cannot be read so is no key.
             let before = (self.scope.len(), self.slots);
             if let Ok(plan) = self.expr(expr) {
-                let written = format!("{plan:?}");
+                let written = match self.written(&plan) {
+                    Ok(written) => written,
+                    Err(refusal) => {
+                        self.grouping = Some(grouping);
+                        return Err(refusal);
+                    }
+                };
                 found = grouping.keys.iter().position(|key| *key == written);
             }
             self.scope.truncate(before.0);
@@ -432,34 +446,125 @@ impl Compiler<'_> {
         let mut plans = self.list(arguments)?;
         match function {
             Function::RegexMatch => {
-                let constants: Option<Vec<Value>> = plans[1..].iter().map(Expr::as_constant).collect();
+                let constants: Option<Vec<Arc<Value>>> = plans[1..].iter().map(Expr::as_constant).collect();
                 if let Some(constants) = constants
                     && let Some(wanted) = constants[0].as_str()
-                    && let Some(modifiers) = constants.get(1).map_or(Some(""), Value::as_str)
+                    && let Some(modifiers) = constants.get(1).map_or(Some(""), |value| value.as_str())
                 {
-                    let Some(compiled) = pattern(wanted, modifiers) else {
-                        let message = "The pattern of REGEXMATCH is not valid, or too large.";
-                        return Err(error(code::NOT_SUPPORTED, arguments[1].span, message));
-                    };
-                    return Ok(fold(Expr::Matches(Box::new(plans.remove(0)), compiled)));
+                    let matcher = self.matcher(wanted, modifiers, arguments[1].span)?;
+                    return Ok(self.fold(Expr::Matches(Box::new(plans.remove(0)), matcher)));
                 }
             }
             Function::VectorDistance => self.measure(&mut plans),
             // A constant list of simple values is a set.
             Function::ArrayContains if plans.len() == 2 => {
-                if let Some(Value::Array(values)) = plans[0].as_constant()
+                if let Some(Value::Array(values)) = self.known_constant(&plans[0]).as_deref()
                     && !values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)))
                 {
-                    let list: Vec<Expr> = values.into_iter().map(Expr::Constant).collect();
-                    if let Some(mut constants) = constants(&list) {
+                    if let Some(mut constants) = self.constants_of(values.iter()) {
                         constants.never_undefined = true;
-                        return Ok(fold(Expr::InConstants(Box::new(plans.remove(1)), Arc::new(constants))));
+                        return Ok(
+                            self.fold(Expr::InConstants(Box::new(plans.remove(1)), Arc::new(constants)))
+                        );
                     }
                 }
             }
             _ => {}
         }
-        Ok(fold(Expr::Call(function, plans)))
+        Ok(self.fold(Expr::Call(function, plans)))
+    }
+
+    /// The pattern of REGEXMATCH, if there is room for one more.
+    fn matcher(&self, wanted: &str, modifiers: &str, span: Span) -> Result<Matcher, Refusal> {
+        let refused = |code: &str, message: &str| Err(error(code, span, message));
+        let (too_many, text_bytes) = ("The patterns of REGEXMATCH are too large.", wanted.len());
+        if text_bytes > limits::PATTERN_TEXT_BYTES || !self.has_room(limits::SMALL_PATTERN_BYTES, 0) {
+            return refused(code::TOO_LARGE, too_many);
+        }
+        match Matcher::new(wanted, modifiers) {
+            Some(matcher) if self.has_room(matcher.held_bytes, matcher.held_bytes) => Ok(matcher),
+            Some(_) => refused(code::TOO_LARGE, too_many),
+            None => refused(code::NOT_SUPPORTED, "The pattern of REGEXMATCH is not valid, or too large."),
+        }
+    }
+
+    /// Takes room for looking at so many bytes and for holding so many, if there is as much.
+    fn has_room(&self, looked: usize, held: usize) -> bool {
+        self.room.look(looked).is_ok() && self.room.keep(held).is_ok()
+    }
+
+    /// The value, if it is constant. A long array or object too, while there is room for such trees.
+    pub(super) fn known_constant(&self, expr: &Expr) -> Option<Arc<Value>> {
+        match expr {
+            Expr::ConstantText(text) if text.len() > limits::CONSTANT_TREE_BYTES => {
+                let is_small = tree_bytes_of_text(text) <= limits::QUERY_TEXT_BYTES;
+                (is_small && self.has_room(limits::TREE_WORK * text.len(), 0)).then_some(())?;
+                json::parse(text).ok().map(Arc::new)
+            }
+            expr => expr.as_constant(),
+        }
+    }
+
+    /// The words of a constant phrase that count for a score.
+    pub(super) fn telling_words(&self, text: &str, is_english: bool) -> Result<Vec<String>, Refusal> {
+        self.room.free_to(0);
+        telling_words(text, is_english, &Env::new(Time(0), 0, self.room)).map_err(|stop| *stop)
+    }
+
+    /// An expression, written down to be compared with others.
+    fn written(&self, plan: &Expr) -> Result<String, Refusal> {
+        let mut written = Written { room: self.room, text: String::new() };
+        write!(written, "{plan:?}").map_err(|_| {
+            Refusal::bad("The expressions of GROUP BY, and those that are selected of groups, are too long.")
+        })?;
+        Ok(written.text)
+    }
+
+    /// The constants of an IN list, when all entries are simple constants.
+    fn constants(&self, list: &[Expr]) -> Option<Constants> {
+        let values = list.iter().map(Expr::as_constant).collect::<Option<Vec<_>>>()?;
+        self.constants_of(values.iter().map(|value| &**value))
+    }
+
+    fn constants_of<'v>(&self, list: impl Iterator<Item = &'v Value> + Clone) -> Option<Constants> {
+        let bytes = |value: &Value| match value {
+            Value::String(text) => text.len(),
+            Value::Array(_) | Value::Object(_) => limits::CONSTANT_TREE_BYTES * 32,
+            _ => 0,
+        };
+        // As a key, as a value, and for a planner.
+        let held: usize = list.clone().map(|value| 2 * (bytes(value) + limits::CONSTANT_COST)).sum();
+        self.has_room(2 * held, held).then_some(())?;
+        let mut constants =
+            Constants { keys: HashSet::new(), values: Vec::new(), types: 0, never_undefined: false };
+        for value in list {
+            let mut key = Vec::new();
+            json::sort_key(value, &mut key);
+            constants.types |= type_bit(key[0]);
+            constants.keys.insert(key);
+            constants.values.push(value.clone());
+        }
+        Some(constants)
+    }
+
+    /// Computes once what depends on no row, if it is small and takes little: else it is computed when the query runs.
+    fn fold(&self, plan: Expr) -> Expr {
+        if !can_fold(&plan) {
+            return plan;
+        }
+        self.room.free_to(0);
+        let mut env = Env::new(Time(0), 0, self.room);
+        let folded = match plan.evaluate(&mut env) {
+            Ok(value) => match env.weigh(&value) {
+                Ok(weight) if self.has_room(limits::TREE_WORK * weight, 2 * value.tree_bytes()) => {
+                    Some(folded(&value))
+                }
+                _ => None,
+            },
+            // Too large: the same is said when it runs.
+            Err(_) => None,
+        };
+        folded.unwrap_or(plan)
     }
 
     fn aggregate(
@@ -512,7 +617,7 @@ impl Compiler<'_> {
         let of = |vector: &Expr| self.known_of(self.known.distances, vector);
         let Some(function) = arguments.iter().take(2).find_map(of) else { return };
         let options = Object(vec![("distanceFunction".to_owned(), Value::text(function))]);
-        arguments.resize(3, Expr::Constant(Value::Bool(false)));
+        arguments.resize(3, Expr::Constant(Arc::new(Value::Bool(false))));
         arguments.push(constant(Value::Object(options)));
     }
 
@@ -525,11 +630,18 @@ impl Compiler<'_> {
         let Some((_, text)) = self.known.computed.iter().find(|(known, _)| known == name) else {
             return Ok(None);
         };
+        // It is read again for each place that names it.
+        if !self.has_room(limits::PROPERTY_WORK * text.len(), limits::PROPERTY_COST * text.len()) {
+            return Err(Refusal::bad(
+                "The computed properties that the query names are too long, or too many.",
+            ));
+        }
         let select = parse::query(text)?;
         let parameters = HashMap::new();
         let mut inner = Compiler {
             parameters: &parameters,
             known: Known::default(),
+            room: self.room,
             scope: Vec::new(),
             slots: root,
             root: None,
@@ -622,10 +734,10 @@ fn contains_aggregate(expr: &syntax::Expr) -> bool {
 }
 
 /// Simple values as they are; arrays and objects as text, which is walked only as far as needed.
-fn constant(value: Value) -> Expr {
+pub fn constant(value: Value) -> Expr {
     match value {
         Value::Array(_) | Value::Object(_) => Expr::ConstantText(value.to_text().into()),
-        simple => Expr::Constant(simple),
+        simple => Expr::Constant(Arc::new(simple)),
     }
 }
 
@@ -653,32 +765,33 @@ fn stepped(value: Expr, step: Step) -> Expr {
         other => match step {
             Step::Member(name) => Expr::Member(Box::new(other), name.into()),
             Step::Index(index) => {
-                Expr::Index(Box::new(other), Box::new(Expr::Constant(Value::integer(index as i64))))
+                let index = Arc::new(Value::integer(index as i64));
+                Expr::Index(Box::new(other), Box::new(Expr::Constant(index)))
             }
             Step::Each => other,
         },
     }
 }
 
-/// The constants of an IN list, when all entries are simple constants.
-fn constants(list: &[Expr]) -> Option<Constants> {
-    let values: Vec<Value> = list.iter().map(Expr::as_constant).collect::<Option<_>>()?;
-    let mut keys = HashSet::new();
-    let mut types = 0;
-    for value in &values {
-        let mut key = Vec::new();
-        json::sort_key(value, &mut key);
-        types |= type_bit(key[0]);
-        keys.insert(key);
-    }
-    Some(Constants { keys, values, types, never_undefined: false })
+/// Text that is written as long as there is room to look at it.
+struct Written<'r> {
+    room: &'r Meter<'r>,
+    text: String,
 }
 
-/// Computes once what depends on no row.
-fn fold(plan: Expr) -> Expr {
+impl Write for Written<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.room.look(text.len()).map_err(|_| std::fmt::Error)?;
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+/// Whether it depends on no row.
+fn can_fold(plan: &Expr) -> bool {
     let is_constant =
         |expr: &Expr| matches!(expr, Expr::Constant(_) | Expr::ConstantText(_) | Expr::Undefined);
-    let can_fold = match &plan {
+    match plan {
         Expr::Call(function, arguments) => function.is_pure() && arguments.iter().all(is_constant),
         Expr::Binary(_, left, right) | Expr::Coalesce(left, right) => is_constant(left) && is_constant(right),
         Expr::Array(elements) => {
@@ -694,14 +807,5 @@ fn fold(plan: Expr) -> Expr {
         Expr::Index(value, index) => is_constant(value) && is_constant(index),
         Expr::Between(value, low, high) => is_constant(value) && is_constant(low) && is_constant(high),
         _ => false,
-    };
-    if !can_fold {
-        return plan;
-    }
-    let mut env = Env::new(Time(0), 0);
-    match plan.evaluate(&mut env) {
-        Ok(value) => folded(&value),
-        // Too large: the same is said when it runs.
-        Err(_) => plan.clone(),
     }
 }

@@ -1,7 +1,8 @@
 //! The value of an expression for one row (13.2).
 
-use super::functions::{self, Function};
+use super::functions::{self, Function, Matcher};
 use super::like::Pattern;
+use super::meter::Meter;
 use super::plan::{Constants, Expr, Select};
 use super::rows::{has_row, select_rows};
 use super::syntax::{Binary, Unary};
@@ -26,23 +27,27 @@ pub struct Env<'a> {
     pub group: Vec<Val<'a>>,
     pub aggregates: Vec<Val<'a>>,
     pub now: Time,
+    /// Rows, elements and candidates.
     pub steps: u64,
-    pub bytes: usize,
+    pub meter: &'a Meter<'a>,
+    /// Sub-queries whose rows are being gathered: what is made for a row outlives it.
+    pub gathering: usize,
     /// State of RAND.
     pub random: u64,
     /// The pattern that REGEXMATCH compiled last.
-    pub pattern: Option<(String, Option<regex::Regex>)>,
+    pub pattern: Option<(String, Option<Matcher>)>,
 }
 
 impl<'a> Env<'a> {
-    pub fn new(now: Time, random: u64) -> Env<'a> {
+    pub fn new(now: Time, random: u64, meter: &'a Meter<'a>) -> Env<'a> {
         Env {
             slots: Vec::with_capacity(4),
             group: Vec::new(),
             aggregates: Vec::new(),
             now,
             steps: 0,
-            bytes: 0,
+            meter,
+            gathering: 0,
             random,
             pattern: None,
         }
@@ -51,22 +56,104 @@ impl<'a> Env<'a> {
     /// One row, element or candidate more.
     pub fn step(&mut self) -> Result<(), Stop> {
         self.steps += 1;
-        if self.steps > limits::QUERY_ITEM_STEPS {
-            let text = format!("One item makes the query take more than {} steps.", limits::QUERY_ITEM_STEPS);
-            return Err(Box::new(Refusal::BadRequest(text)));
+        self.meter.look(limits::STEP_BYTES as usize)
+    }
+
+    /// Bytes are going to be looked at.
+    pub fn look(&self, bytes: usize) -> Result<(), Stop> {
+        self.meter.look(bytes)
+    }
+
+    /// Memory for values of this row.
+    pub fn charge(&self, bytes: usize) -> Result<(), Stop> {
+        self.meter.charge(bytes)
+    }
+
+    /// A text that is made: looked at and held.
+    pub fn make(&self, bytes: usize) -> Result<(), Stop> {
+        self.meter.look(2 * bytes)?;
+        self.meter.charge(bytes)
+    }
+
+    /// About how long a value is when it is written. Longer than a row may be, it is refused: what is built of the same long text many times
+    /// holds it once, and would be written many times.
+    pub fn weigh(&self, value: &Val<'_>) -> Result<usize, Stop> {
+        let weight = value.weight(limits::QUERY_ONE_ROW_BYTES);
+        self.meter.look(weight)?;
+        if weight > limits::QUERY_ONE_ROW_BYTES {
+            return Err(too_long());
+        }
+        Ok(weight)
+    }
+
+    /// Adds the bytes that sort as the value does.
+    pub fn sort_key(&self, value: &Val<'_>, key: &mut Vec<u8>) -> Result<(), Stop> {
+        self.weigh_tree(value)?;
+        value.sort_key(key);
+        Ok(())
+    }
+
+    /// As `weigh`, for what a tree is made of on the way.
+    fn weigh_tree(&self, value: &Val<'_>) -> Result<(), Stop> {
+        let weight = self.weigh(value)?;
+        if value.is_array() || value.is_object() {
+            self.meter.look(weight * limits::TREE_WORK)?;
         }
         Ok(())
     }
 
-    /// Memory for values of this row.
-    pub fn charge(&mut self, bytes: usize) -> Result<(), Stop> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > limits::QUERY_ROW_BYTES {
-            let text = format!("One item makes the query hold more than {} bytes.", limits::QUERY_ROW_BYTES);
-            return Err(Box::new(Refusal::BadRequest(text)));
+    /// Before two values are compared.
+    pub fn look_at_both(&self, left: &Val<'_>, right: &Val<'_>) -> Result<(), Stop> {
+        match (left, right) {
+            (Val::Text(left), Val::Text(right)) => self.meter.look(left.len().min(right.len())),
+            (left, right) if left.is_array() && right.is_array() || left.is_object() && right.is_object() => {
+                self.weigh_tree(left)?;
+                self.weigh_tree(right)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
+
+    fn equals(&self, left: &Val<'_>, right: &Val<'_>) -> Result<Option<bool>, Stop> {
+        self.look_at_both(left, right)?;
+        Ok(left.equals(right))
+    }
+
+    pub fn compare(&self, left: &Val<'_>, right: &Val<'_>) -> Result<Option<Ordering>, Stop> {
+        self.look_at_both(left, right)?;
+        Ok(left.compare(right))
+    }
+
+    /// Whether both are the same value: as `equals`, but values of different types are different.
+    pub fn is_same(&self, left: &Val<'_>, right: &Val<'_>) -> Result<bool, Stop> {
+        Ok(self.equals(left, right)? == Some(true))
+    }
+
+    /// A member of an object: its text is walked up to there.
+    pub fn member(&self, value: &Val<'a>, name: &str) -> Evaluated<'a> {
+        let (member, walked) = value.member_walked(name);
+        self.part(value, member, walked)
+    }
+
+    fn element(&self, value: &Val<'a>, index: usize) -> Evaluated<'a> {
+        let (element, walked) = value.element_walked(index);
+        self.part(value, element, walked)
+    }
+
+    fn part(&self, whole: &Val<'a>, part: Val<'a>, walked: usize) -> Evaluated<'a> {
+        self.look(walked)?;
+        if matches!(whole, Val::RawObject(_) | Val::RawArray(_)) {
+            self.charge(part.unescaped_bytes())?;
+        }
+        Ok(part)
+    }
+}
+
+pub fn too_long() -> Stop {
+    Box::new(Refusal::BadRequest(format!(
+        "A row of the query is longer than {} bytes: select less.",
+        limits::QUERY_ONE_ROW_BYTES
+    )))
 }
 
 pub type Evaluated<'a> = Result<Val<'a>, Stop>;
@@ -79,10 +166,13 @@ impl Expr {
             Expr::ConstantText(text) => Val::of_text(text),
             Expr::Slot(slot) => env.slots.get(*slot).cloned().unwrap_or(Val::Undefined),
             Expr::Path(slot, steps) => match env.slots.get(*slot) {
-                Some(value) => follow(value, steps),
+                Some(value) => follow(value, steps, env)?,
                 None => Val::Undefined,
             },
-            Expr::Member(value, name) => value.evaluate(env)?.member(name),
+            Expr::Member(value, name) => {
+                let value = value.evaluate(env)?;
+                env.member(&value, name)?
+            }
             Expr::Index(value, index) => indexed(value, index, env)?,
             Expr::Object(members) => object(members, env)?,
             Expr::Array(elements) => array(elements, env)?,
@@ -110,12 +200,15 @@ impl Expr {
             Expr::InConstants(value, constants) => is_constant(value, constants, env)?,
             Expr::Between(value, low, high) => between(value, low, high, env)?,
             Expr::Like(value, pattern) => match value.evaluate(env)?.as_text() {
-                Some(text) => Val::Bool(pattern.matches(text)),
+                Some(text) => Val::Bool(pattern.matches(text, |bytes| env.look(bytes))?),
                 None => Val::Undefined,
             },
             Expr::LikeComputed(value, pattern, escape) => like(value, pattern, *escape, env)?,
-            Expr::Matches(value, pattern) => match value.evaluate(env)?.as_text() {
-                Some(text) => Val::Bool(pattern.is_match(text)),
+            Expr::Matches(value, matcher) => match value.evaluate(env)?.as_text() {
+                Some(text) => {
+                    env.look(matcher.work(text))?;
+                    Val::Bool(matcher.is_match(text))
+                }
                 None => Val::Undefined,
             },
             Expr::Call(function, arguments) => call(*function, arguments, env)?,
@@ -131,25 +224,25 @@ impl Expr {
 }
 
 /// Steps into a value; what is missing is undefined.
-pub fn follow<'a>(value: &Val<'a>, steps: &[Step]) -> Val<'a> {
+pub fn follow<'a>(value: &Val<'a>, steps: &[Step], env: &Env<'a>) -> Evaluated<'a> {
     let mut value = value.clone();
     for step in steps {
         value = match step {
-            Step::Member(name) => value.member(name),
-            Step::Index(index) => value.element(*index),
+            Step::Member(name) => env.member(&value, name)?,
+            Step::Index(index) => env.element(&value, *index)?,
             Step::Each => Val::Undefined,
         };
     }
-    value
+    Ok(value)
 }
 
 /// A member by a computed name, or an element by a computed number.
 fn indexed<'a>(value: &'a Expr, index: &'a Expr, env: &mut Env<'a>) -> Evaluated<'a> {
     let value = value.evaluate(env)?;
     Ok(match index.evaluate(env)? {
-        Val::Text(name) => value.member(&name),
+        Val::Text(name) => env.member(&value, &name)?,
         number => match number.as_integer().and_then(|index| usize::try_from(index).ok()) {
-            Some(index) => value.element(index),
+            Some(index) => env.element(&value, index)?,
             None => Val::Undefined,
         },
     })
@@ -224,7 +317,8 @@ fn is_in<'a>(value: &'a Expr, list: &'a [Expr], env: &mut Env<'a>) -> Evaluated<
     let value = value.evaluate(env)?;
     let mut is_unknown = false;
     for entry in list {
-        match value.equals(&entry.evaluate(env)?) {
+        let entry = entry.evaluate(env)?;
+        match env.equals(&value, &entry)? {
             Some(true) => return Ok(Val::Bool(true)),
             Some(false) => {}
             None => is_unknown = true,
@@ -240,7 +334,7 @@ fn is_constant<'a>(value: &'a Expr, constants: &'a Constants, env: &mut Env<'a>)
         return Ok(Val::Undefined);
     }
     let mut key = Vec::with_capacity(32);
-    value.sort_key(&mut key);
+    env.sort_key(&value, &mut key)?;
     Ok(if constants.keys.contains(&key) {
         Val::Bool(true)
     } else if constants.never_undefined || constants.types == type_bit(key[0]) {
@@ -252,8 +346,9 @@ fn is_constant<'a>(value: &'a Expr, constants: &'a Constants, env: &mut Env<'a>)
 
 fn between<'a>(value: &'a Expr, low: &'a Expr, high: &'a Expr, env: &mut Env<'a>) -> Evaluated<'a> {
     let value = value.evaluate(env)?;
-    let above = value.compare(&low.evaluate(env)?).map(Ordering::is_ge);
-    let below = value.compare(&high.evaluate(env)?).map(Ordering::is_le);
+    let (low, high) = (low.evaluate(env)?, high.evaluate(env)?);
+    let above = env.compare(&value, &low)?.map(Ordering::is_ge);
+    let below = env.compare(&value, &high)?.map(Ordering::is_le);
     Ok(three_valued_and(above, below))
 }
 
@@ -262,7 +357,14 @@ fn like<'a>(value: &'a Expr, pattern: &'a Expr, escape: Option<char>, env: &mut 
     let value = value.evaluate(env)?;
     let pattern = pattern.evaluate(env)?;
     Ok(match (value.as_text(), pattern.as_text()) {
-        (Some(text), Some(pattern)) => Val::Bool(Pattern::new(pattern, escape).matches(text)),
+        (Some(text), Some(pattern)) => {
+            env.look(4 * pattern.len())?;
+            let (before, held) = (env.meter.row_bytes(), Pattern::held_bytes(pattern));
+            env.charge(held)?;
+            let is_like = Pattern::new(pattern, escape).matches(text, |bytes| env.look(bytes))?;
+            env.meter.free_to(before);
+            Val::Bool(is_like)
+        }
         _ => Val::Undefined,
     })
 }
@@ -283,15 +385,15 @@ pub fn unary<'a>(operator: Unary, value: &Val<'a>) -> Val<'a> {
 fn binary<'a>(operator: Binary, left: &Val<'a>, right: &Val<'a>, env: &mut Env<'a>) -> Evaluated<'a> {
     let truth = |fact: Option<bool>| fact.map_or(Val::Undefined, Val::Bool);
     Ok(match operator {
-        Binary::Equal => truth(left.equals(right)),
-        Binary::NotEqual => truth(left.equals(right).map(|is_equal| !is_equal)),
-        Binary::Less => truth(left.compare(right).map(Ordering::is_lt)),
-        Binary::LessOrEqual => truth(left.compare(right).map(Ordering::is_le)),
-        Binary::Greater => truth(left.compare(right).map(Ordering::is_gt)),
-        Binary::GreaterOrEqual => truth(left.compare(right).map(Ordering::is_ge)),
+        Binary::Equal => truth(env.equals(left, right)?),
+        Binary::NotEqual => truth(env.equals(left, right)?.map(|is_equal| !is_equal)),
+        Binary::Less => truth(env.compare(left, right)?.map(Ordering::is_lt)),
+        Binary::LessOrEqual => truth(env.compare(left, right)?.map(Ordering::is_le)),
+        Binary::Greater => truth(env.compare(left, right)?.map(Ordering::is_gt)),
+        Binary::GreaterOrEqual => truth(env.compare(left, right)?.map(Ordering::is_ge)),
         Binary::Concatenate => match (left.as_text(), right.as_text()) {
             (Some(left), Some(right)) => {
-                env.charge(left.len() + right.len())?;
+                env.make(left.len() + right.len())?;
                 Val::text([left, right].concat())
             }
             _ => Val::Undefined,

@@ -15,6 +15,7 @@ mod evaluate;
 mod functions;
 mod lex;
 mod like;
+mod meter;
 mod parse;
 mod plan;
 mod rank;
@@ -24,6 +25,7 @@ mod syntax;
 mod value;
 mod wants;
 
+pub use meter::{Unwatched, Watch};
 pub use wants::{Conjunct, Path, SortPath, Step, Test, Wants};
 
 use crate::answer::Metrics;
@@ -33,6 +35,7 @@ use crate::refusal::Refusal;
 use crate::time::Time;
 use bytes::Bytes;
 use continuation::{Hash, Token};
+use meter::Meter;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -103,6 +106,15 @@ pub struct Rows {
     pub steps: u64,
 }
 
+/// The value of a parameter. A long list is not made a tree on the way, which may take thirty times as much.
+fn parameter(text: &Bytes) -> Result<plan::Expr, json::Error> {
+    if value::tree_bytes_of_text(text) > limits::QUERY_TEXT_BYTES / 2 {
+        let text = json::without_duplicates(text)?;
+        return Ok(plan::Expr::ConstantText(text.trim_ascii().into()));
+    }
+    json::parse(text).map(compile::constant)
+}
+
 /// Reads and checks a query. Parameters are named with `@`, their values are JSON text.
 pub fn prepare(text: &str, parameters: &[(String, Bytes)]) -> Result<Prepared, Refusal> {
     prepare_with(text, parameters, Known::default())
@@ -136,7 +148,7 @@ pub fn prepare_with(
     let mut values = HashMap::new();
     for (name, value) in parameters {
         fingerprint = fingerprint.part(name.as_bytes()).part(value);
-        let value = json::parse(value).map_err(|error| {
+        let value = parameter(value).map_err(|error| {
             Refusal::bad(format!("The value of the parameter '{name}' is not JSON: {error}."))
         })?;
         values.insert(name.as_str(), value);
@@ -162,7 +174,18 @@ impl Prepared {
 
     /// A page of rows.
     pub fn run(&self, source: &mut dyn Source, page: PageRequest, now: Time) -> Result<Rows, Refusal> {
-        run::run(&self.plan, self.fingerprint, source, page, now)
+        self.run_watched(source, page, now, &Unwatched)
+    }
+
+    /// The same for somebody who may go before it ends, beside others.
+    pub fn run_watched(
+        &self,
+        source: &mut dyn Source,
+        page: PageRequest,
+        now: Time,
+        watch: &dyn Watch,
+    ) -> Result<Rows, Refusal> {
+        run::run(&self.plan, self.fingerprint, source, page, now, &Meter::query(watch))
     }
 }
 
@@ -178,9 +201,16 @@ pub fn prepare_condition(text: &str) -> Result<Condition, Refusal> {
 }
 
 impl Condition {
-    /// Whether the condition is exactly true for this item.
-    pub fn holds(&self, body: &[u8], now: Time) -> Result<bool, Refusal> {
-        let mut env = evaluate::Env::new(now, 0);
+    /// Whether the condition is exactly true for this item. `steps` are those that the request has left; what this one takes goes.
+    pub fn holds(&self, body: &[u8], now: Time, steps: &mut u64) -> Result<bool, Refusal> {
+        let meter = Meter::condition(*steps);
+        let holds = self.is_met(body, now, &meter);
+        *steps = steps.saturating_sub(meter.steps());
+        holds
+    }
+
+    fn is_met(&self, body: &[u8], now: Time, meter: &Meter<'_>) -> Result<bool, Refusal> {
+        let mut env = evaluate::Env::new(now, 0, meter);
         let item = value::Val::of_text(body.trim_ascii());
         let mut holds = false;
         rows::each_row(&self.plan, Some(&item), &mut env, &mut |_| {

@@ -1,12 +1,13 @@
 //! A query that was checked: names resolved to slots, parameters filled in, functions and patterns found.
 
 use super::aggregate::Aggregate;
-use super::functions::Function;
+use super::functions::{Function, Matcher};
 use super::like::Pattern;
 use super::rank::Rank;
 use super::syntax::{Binary, Unary};
 use super::wants::Step;
 use crate::json::Value;
+use crate::limits;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -81,7 +82,8 @@ pub struct Sort {
 #[derive(Debug, Clone)]
 pub enum Expr {
     Undefined,
-    Constant(Value),
+    /// Shared by all places of a query that name the same parameter.
+    Constant(Arc<Value>),
     /// Text of a constant array or object, or of anything as it stands.
     ConstantText(Arc<[u8]>),
     Slot(usize),
@@ -108,7 +110,7 @@ pub enum Expr {
     LikeComputed(Box<Expr>, Box<Expr>, Option<char>),
     Call(Function, Vec<Expr>),
     /// A compiled pattern of REGEXMATCH with a constant pattern.
-    Matches(Box<Expr>, regex::Regex),
+    Matches(Box<Expr>, Matcher),
     /// The result of an aggregate, by number.
     Aggregate(usize),
     /// The value of a GROUP BY expression, by number.
@@ -127,10 +129,13 @@ pub struct Constants {
 }
 
 impl Expr {
-    pub fn as_constant(&self) -> Option<Value> {
+    /// The value, if it is constant. A long array or object is none: it is walked, not made a tree for each place that names it.
+    pub fn as_constant(&self) -> Option<Arc<Value>> {
         match self {
-            Expr::Constant(value) => Some(value.clone()),
-            Expr::ConstantText(text) => crate::json::parse(text).ok(),
+            Expr::Constant(value) => Some(Arc::clone(value)),
+            Expr::ConstantText(text) if text.len() <= limits::CONSTANT_TREE_BYTES => {
+                crate::json::parse(text).ok().map(Arc::new)
+            }
             _ => None,
         }
     }

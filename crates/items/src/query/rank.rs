@@ -6,7 +6,7 @@
 use super::compile::Compiler;
 use super::error::{Span, code, error};
 use super::evaluate::{Env, Stop};
-use super::functions::{Function, telling_words};
+use super::functions::{Function, occurrences, telling_words};
 use super::plan::Expr;
 use super::syntax::{self, ExprKind};
 use crate::json::Value;
@@ -68,7 +68,7 @@ impl Rank {
         }
         match weights {
             [] => {}
-            [weights] => weigh(&mut parts, compiler.expr(weights)?.as_constant(), weights.span)?,
+            [weights] => weigh(&mut parts, compiler.expr(weights)?.as_constant().as_deref(), weights.span)?,
             [_, other, ..] => return Err(no_score(other.span)),
         }
         if parts.len() < 2 {
@@ -115,8 +115,8 @@ fn no_score(span: Span) -> Refusal {
 }
 
 /// `[2, 1]` behind the scores of RRF: how much each counts.
-fn weigh(parts: &mut [Part], weights: Option<Value>, span: Span) -> Result<(), Refusal> {
-    let numbers = weights.as_ref().and_then(Value::as_array).map(|weights| {
+fn weigh(parts: &mut [Part], weights: Option<&Value>, span: Span) -> Result<(), Refusal> {
+    let numbers = weights.and_then(Value::as_array).map(|weights| {
         weights
             .iter()
             .map(|weight| weight.as_number().map(|number| number.as_f64()))
@@ -144,8 +144,11 @@ impl Part {
                 let is_english = compiler.is_english(&text);
                 let mut phrases = Vec::new();
                 for phrase in wanted {
-                    let known = compiler.expr(phrase)?.as_constant();
-                    phrases.extend(phrases_of(known, is_english).ok_or_else(|| no_phrase(phrase.span))?);
+                    let plan = compiler.expr(phrase)?;
+                    let known = compiler.known_constant(&plan).ok_or_else(|| no_phrase(phrase.span))?;
+                    for text in phrases_of(&known).ok_or_else(|| no_phrase(phrase.span))? {
+                        phrases.push(compiler.telling_words(text, is_english)?);
+                    }
                 }
                 if phrases.is_empty() {
                     return Err(no_phrase(value.span));
@@ -172,11 +175,10 @@ fn no_phrase(span: Span) -> Refusal {
 }
 
 /// One phrase, or an array of them as clients of an earlier version write it.
-fn phrases_of(value: Option<Value>, is_english: bool) -> Option<Vec<Vec<String>>> {
-    let words = |text: &str| telling_words(text, is_english);
-    match value? {
-        Value::String(text) => Some(vec![words(&text)]),
-        Value::Array(values) => values.iter().map(|value| value.as_str().map(words)).collect(),
+fn phrases_of(value: &Value) -> Option<Vec<&str>> {
+    match value {
+        Value::String(text) => Some(vec![text]),
+        Value::Array(values) => values.iter().map(Value::as_str).collect(),
         _ => None,
     }
 }
@@ -193,16 +195,13 @@ impl Score {
         Ok(match self {
             Score::Words { text, phrases, is_english } => {
                 let value = text.evaluate(env)?;
-                let there = telling_words(value.as_text().unwrap_or_default(), *is_english);
-                env.charge(there.len())?;
-                let hits = |phrase: &Vec<String>| {
-                    if phrase.is_empty() {
-                        0
-                    } else {
-                        there.windows(phrase.len()).filter(|part| part == phrase).count()
-                    }
-                };
-                let hits = phrases.iter().map(|phrase| hits(phrase) as u32).collect();
+                let before = env.meter.row_bytes();
+                let there = telling_words(value.as_text().unwrap_or_default(), *is_english, env)?;
+                let mut hits = Vec::with_capacity(phrases.len());
+                for phrase in phrases {
+                    hits.push(occurrences(&there, phrase, usize::MAX, env)? as u32);
+                }
+                env.meter.free_to(before);
                 Fact::Words { hits, length: there.len() as u32 }
             }
             Score::Nearness { distance, .. } => Fact::Number(distance.evaluate(env)?.as_number()),

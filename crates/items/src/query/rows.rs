@@ -1,11 +1,12 @@
 //! The rows of a query: what FROM binds, WHERE keeps and SELECT makes, for one item or one row of the query around.
 
 use super::aggregate::State;
+use super::continuation::short;
 use super::evaluate::{Env, Evaluated, Stop, follow};
 use super::plan::{From, FromSource, Select, Selection};
 use super::value::{Text, Val};
 use crate::json::Value;
-use crate::limits::GROUP_COST;
+use crate::limits::{self, AGGREGATE_COST, GROUP_COST};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -27,6 +28,7 @@ pub fn each_row<'a>(
     each_source(select, &select.from, item, env, found)
 }
 
+/// As `each_of_source`. Outside of sub-queries what was made for a row is gone with it.
 fn each_source<'a>(
     select: &'a Select,
     from: &'a [From],
@@ -34,16 +36,34 @@ fn each_source<'a>(
     env: &mut Env<'a>,
     found: Found<'_, 'a>,
 ) -> Result<Flow, Stop> {
+    let before = env.meter.row_bytes();
+    let flow = each_of_source(select, from, item, env, found)?;
+    if env.gathering == 0 {
+        env.meter.free_to(before);
+    }
+    Ok(flow)
+}
+
+fn each_of_source<'a>(
+    select: &'a Select,
+    from: &'a [From],
+    item: Option<&Val<'a>>,
+    env: &mut Env<'a>,
+    found: Found<'_, 'a>,
+) -> Result<Flow, Stop> {
     let Some((first, rest)) = from.split_first() else {
-        if let Some(filter) = &select.filter
-            && !filter.holds(env)?
-        {
-            return Ok(Flow::On);
+        if let Some(filter) = &select.filter {
+            let before = env.meter.row_bytes();
+            let holds = filter.holds(env)?;
+            env.meter.free_to(before);
+            if !holds {
+                return Ok(Flow::On);
+            }
         }
         return found(env);
     };
     let value = match &first.source {
-        FromSource::Items(steps) => follow(item.unwrap_or(&Val::Undefined), steps),
+        FromSource::Items(steps) => follow(item.unwrap_or(&Val::Undefined), steps, env)?,
         FromSource::Value(expr) => expr.evaluate(env)?,
         FromSource::Query(query) => {
             for row in select_rows(query, env)? {
@@ -59,7 +79,11 @@ fn each_source<'a>(
     }
     // Missing or no array: no rows.
     let Some(elements) = value.elements() else { return Ok(Flow::On) };
+    let is_raw = matches!(value, Val::RawArray(_));
     for element in elements {
+        if is_raw {
+            env.charge(element.unescaped_bytes())?;
+        }
         if bind(select, rest, item, element, env, found)? == Flow::Enough {
             return Ok(Flow::Enough);
         }
@@ -76,6 +100,10 @@ fn bind<'a>(
     found: Found<'_, 'a>,
 ) -> Result<Flow, Stop> {
     env.step()?;
+    if let Val::RawArray(text) | Val::RawObject(text) = &value {
+        // It was walked to find where it ends.
+        env.look(text.len())?;
+    }
     env.slots.push(value);
     let flow = each_source(select, rest, item, env, found);
     env.slots.pop();
@@ -102,7 +130,8 @@ pub fn sort_key<'a>(select: &'a Select, env: &mut Env<'a>) -> Result<Vec<u8>, St
     let mut key = Vec::with_capacity(16 * select.order.len());
     for sort in &select.order {
         let from = key.len();
-        sort.value.evaluate(env)?.sort_key(&mut key);
+        let value = sort.value.evaluate(env)?;
+        env.sort_key(&value, &mut key)?;
         if sort.is_descending {
             // No key is the beginning of another, so turning every byte over turns the order over.
             key[from..].iter_mut().for_each(|byte| *byte = !*byte);
@@ -126,12 +155,19 @@ pub fn has_row<'a>(select: &'a Select, env: &mut Env<'a>) -> Result<bool, Stop> 
 
 /// All rows of a sub-query, undefined ones left out.
 pub fn select_rows<'a>(select: &'a Select, env: &mut Env<'a>) -> Result<Vec<Val<'a>>, Stop> {
+    env.gathering += 1;
+    let rows = gathered(select, env);
+    env.gathering -= 1;
+    rows
+}
+
+fn gathered<'a>(select: &'a Select, env: &mut Env<'a>) -> Result<Vec<Val<'a>>, Stop> {
     let mut rows: Vec<(Vec<u8>, Val<'a>)> = Vec::new();
     if select.is_grouped() {
         let mut groups = Groups::new(select);
         each_row(select, None, env, &mut |env| {
             let held = groups.take(select, env)?;
-            env.charge(held)?;
+            env.charge(usize::try_from(held).unwrap_or(0))?;
             Ok(Flow::On)
         })?;
         for group in groups.finish() {
@@ -162,12 +198,7 @@ pub fn select_rows<'a>(select: &'a Select, env: &mut Env<'a>) -> Result<Vec<Val<
     }
     let mut rows: Vec<Val<'a>> = rows.into_iter().map(|(_, row)| row).collect();
     if select.is_distinct {
-        let mut seen = HashSet::new();
-        rows.retain(|row| {
-            let mut key = Vec::new();
-            row.sort_key(&mut key);
-            seen.insert(key)
-        });
+        rows = distinct(rows, env)?;
     }
     if let Some((offset, limit)) = select.slice {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(rows.len());
@@ -178,6 +209,24 @@ pub fn select_rows<'a>(select: &'a Select, env: &mut Env<'a>) -> Result<Vec<Val<
         rows.truncate(usize::try_from(top).unwrap_or(usize::MAX));
     }
     Ok(rows)
+}
+
+/// Each value once, where it came first.
+fn distinct<'a>(rows: Vec<Val<'a>>, env: &mut Env<'a>) -> Result<Vec<Val<'a>>, Stop> {
+    let before = env.meter.row_bytes();
+    let mut seen = HashSet::new();
+    let mut kept = Vec::new();
+    for row in rows {
+        let mut key = Vec::new();
+        env.sort_key(&row, &mut key)?;
+        let key_bytes = key.len();
+        if seen.insert(short(&key)) {
+            env.charge(key_bytes.min(limits::TOKEN_NAME_BYTES) + limits::HELD_ROW_COST)?;
+            kept.push(row);
+        }
+    }
+    env.meter.free_to(before);
+    Ok(kept)
 }
 
 /// Groups while rows go by. Without GROUP BY there is one, also without rows.
@@ -206,20 +255,22 @@ impl Groups {
         groups
     }
 
-    /// Takes the row that is bound; gives the bytes that are held from now on.
-    pub fn take<'a>(&mut self, select: &'a Select, env: &mut Env<'a>) -> Result<usize, Stop> {
+    /// Takes the row that is bound; gives how many bytes more, or less, are held from now on.
+    pub fn take<'a>(&mut self, select: &'a Select, env: &mut Env<'a>) -> Result<isize, Stop> {
         let mut key = Vec::new();
         let mut values = Vec::with_capacity(select.group.len());
         for expr in &select.group {
             let value = expr.evaluate(env)?;
-            value.sort_key(&mut key);
+            env.sort_key(&value, &mut key)?;
             values.push(value);
         }
-        let mut held = 0;
+        let mut held = 0_isize;
         let place = match self.places.get(&key) {
             Some(place) => *place,
             None => {
-                held += 2 * key.len() + GROUP_COST;
+                let aggregates = select.aggregates.len() * AGGREGATE_COST;
+                let trees: usize = values.iter().map(Val::tree_bytes).sum();
+                held += (2 * key.len() + trees + GROUP_COST + aggregates) as isize;
                 let values = values.iter().map(Val::tree).collect();
                 self.groups.push(Group::new(select, key.clone(), values));
                 self.places.insert(key, self.groups.len() - 1);
@@ -227,7 +278,9 @@ impl Groups {
             }
         };
         for ((aggregate, argument), state) in select.aggregates.iter().zip(&mut self.groups[place].states) {
-            held += aggregate.take(state, &argument.evaluate(env)?);
+            let value = argument.evaluate(env)?;
+            env.weigh(&value)?;
+            held += aggregate.take(state, &value);
         }
         Ok(held)
     }

@@ -5,8 +5,9 @@
 //! seen, groups are written in the order of their keys. Each way ends with a token that names the last row.
 
 use super::continuation::{Token, short};
-use super::evaluate::{Env, Stop};
+use super::evaluate::{Env, Stop, too_long};
 use super::functions::document_id;
+use super::meter::Meter;
 use super::plan::{FromSource, Select, Selection};
 use super::rank::Rank;
 use super::rows::{Flow, Groups, each_row, project, sort_key};
@@ -27,6 +28,7 @@ pub fn run(
     source: &mut dyn Source,
     page: PageRequest,
     now: Time,
+    meter: &Meter<'_>,
 ) -> Result<Rows, Refusal> {
     let resume = page.resume.map(|resume| resume.token).unwrap_or_default();
     let most = select.top.or(select.slice.map(|(_, limit)| limit)).unwrap_or(u64::MAX);
@@ -34,6 +36,7 @@ pub fn run(
     let mut run = Run {
         select,
         now,
+        meter,
         room: page.max_items.max(1),
         left: most.saturating_sub(resume.given),
         to_skip: offset.saturating_sub(resume.skipped),
@@ -95,6 +98,7 @@ impl Source for Nothing {
 struct Run<'p> {
     select: &'p Select,
     now: Time,
+    meter: &'p Meter<'p>,
     /// Rows that the page has room for.
     room: usize,
     /// Rows that TOP or LIMIT leave.
@@ -106,7 +110,7 @@ struct Run<'p> {
     rows: Rows,
 }
 
-impl Run<'_> {
+impl<'p> Run<'p> {
     fn candidate(&mut self, source: &mut dyn Source) -> Result<Option<Candidate>, Refusal> {
         let candidate = source.next()?;
         if let Some(candidate) = &candidate {
@@ -116,17 +120,19 @@ impl Run<'_> {
         Ok(candidate)
     }
 
-    fn env<'a>(&self) -> Env<'a> {
-        Env::new(self.now, (self.now.0 as u64) ^ self.rows.metrics.retrieved_items.rotate_left(32))
+    /// For another item.
+    fn env<'a>(&self) -> Env<'a>
+    where
+        'p: 'a,
+    {
+        self.meter.begin_item();
+        let random = (self.now.0 as u64) ^ self.rows.metrics.retrieved_items.rotate_left(32);
+        Env::new(self.now, random, self.meter)
     }
 
     fn spend(&mut self, steps: u64) -> Result<(), Refusal> {
         self.rows.steps += steps + 1;
-        if self.rows.steps > limits::QUERY_WHOLE_STEPS {
-            let text = format!("The query takes more than {} steps.", limits::QUERY_WHOLE_STEPS);
-            return Err(Refusal::BadRequest(text));
-        }
-        Ok(())
+        self.meter.look(limits::STEP_BYTES as usize).map_err(|stop| *stop)
     }
 
     fn is_full(&self, row: usize) -> bool {
@@ -134,11 +140,13 @@ impl Run<'_> {
         count >= self.room || count > 0 && self.bytes + row > limits::PAGE_BYTES
     }
 
-    fn give(&mut self, row: Bytes) {
+    fn give(&mut self, row: Bytes) -> Result<(), Stop> {
+        self.meter.keep(row.len())?;
         self.bytes += row.len();
         self.left -= 1;
         self.next.given += 1;
         self.rows.values.push(row);
+        Ok(())
     }
 
     fn stream(&mut self, source: &mut dyn Source, resume: &Token) -> Result<bool, Refusal> {
@@ -149,7 +157,10 @@ impl Run<'_> {
             if used == WHOLE {
                 continue;
             }
-            if self.is_full(0) || self.rows.steps > limits::QUERY_PAGE_STEPS {
+            if self.is_full(0)
+                || self.rows.steps > limits::QUERY_PAGE_STEPS
+                || self.meter.work() > limits::QUERY_PAGE_WORK
+            {
                 return Ok(true);
             }
             let mut env = self.env();
@@ -171,11 +182,11 @@ impl Run<'_> {
                     seen += 1;
                     return Ok(Flow::On);
                 }
-                let row = if is_item_itself { candidate.body.clone() } else { written(&row) };
+                let row = if is_item_itself { candidate.body.clone() } else { written(&row, env)? };
                 if self.left == 0 || self.is_full(row.len()) {
                     return Ok(Flow::Enough);
                 }
-                self.give(row);
+                self.give(row)?;
                 seen += 1;
                 Ok(Flow::On)
             })
@@ -197,19 +208,20 @@ impl Run<'_> {
         // One more row than the page gives tells that there are more.
         let want = self.to_skip.saturating_add(self.left.min(self.room as u64));
         let want = usize::try_from(want).unwrap_or(usize::MAX);
-        let mut sorting = Sorting::new(select, resume, want);
+        let mut sorting = Sorting::new(select, resume, want, self.meter);
         while let Some(candidate) = self.candidate(source)? {
             let steps = sorting.take_rows_of(&candidate, self.env()).map_err(|stop| *stop)?;
             self.spend(steps)?;
         }
-        Ok(self.give_sorted(sorting.end()))
+        let best = sorting.end().map_err(|stop| *stop)?;
+        self.give_sorted(best)
     }
 
     /// A score depends on all rows, so all of them are held until the last one is seen.
     fn ranked(&mut self, rank: &Rank, source: &mut dyn Source, resume: &Token) -> Result<bool, Refusal> {
         let select = self.select;
         let (mut facts, mut rows) = (Vec::new(), Vec::new());
-        let mut held = 0;
+        let meter = self.meter;
         while let Some(candidate) = self.candidate(source)? {
             let mut env = self.env();
             let item = Val::of_text(candidate.body.trim_ascii());
@@ -222,15 +234,10 @@ impl Run<'_> {
                     let made = made.to_be_bytes();
                     let tie = [&made[..], &short(&candidate.place), &number.to_be_bytes()].concat();
                     number += 1;
-                    let row = written(&row);
+                    let row = written(&row, env)?;
                     let known = rank.facts(env)?;
-                    held += tie.len() + row.len() + Rank::held_bytes(&known);
                     // One item may have millions of rows.
-                    if held > limits::QUERY_HELD_BYTES {
-                        return Err(Box::new(Refusal::bad(
-                            "The rows that the query ranks take too much memory: name fewer, or select less of each.",
-                        )));
-                    }
+                    meter.keep(tie.len() + row.len() + Rank::held_bytes(&known))?;
                     facts.push(known);
                     rows.push((tie, row));
                 }
@@ -243,32 +250,32 @@ impl Run<'_> {
         }
         let want = self.to_skip.saturating_add(self.left.min(self.room as u64));
         let want = usize::try_from(want).unwrap_or(usize::MAX);
-        let mut best = Best { rows: BTreeMap::new(), want, bytes: 0, is_cut: false };
+        let mut best = Best::new(want, self.meter);
         for (score, (tie, row)) in rank.keys(&facts).into_iter().zip(rows) {
             let key = [&score[..], &tie].concat();
             if place(&key, score.len(), resume) == Place::Behind {
-                best.keep(key, score.len(), row);
+                best.keep(key, score.len(), row).map_err(|stop| *stop)?;
             }
         }
-        Ok(self.give_sorted(best))
+        self.give_sorted(best)
     }
 
     /// Gives the rows of a sorted page, OFFSET first.
-    fn give_sorted(&mut self, best: Best) -> bool {
+    fn give_sorted(&mut self, best: Best<'_>) -> Result<bool, Refusal> {
         let is_cut = best.is_cut;
         for (key, (sort_length, row)) in best.rows {
             if self.to_skip == 0 {
                 if self.left == 0 || self.is_full(row.len()) {
-                    return true;
+                    return Ok(true);
                 }
-                self.give(row);
+                self.give(row).map_err(|stop| *stop)?;
             } else {
                 self.to_skip -= 1;
                 self.next.skipped += 1;
             }
             self.end_at(&key, sort_length);
         }
-        is_cut
+        Ok(is_cut)
     }
 
     /// Names the last row of the page in the token. A long sort key is cut; what breaks ties is always whole.
@@ -287,14 +294,15 @@ impl Run<'_> {
     fn grouped(&mut self, source: &mut dyn Source, resume: &Token) -> Result<bool, Refusal> {
         let select = self.select;
         let mut groups = Groups::new(select);
-        let mut held = 0;
+        let meter = self.meter;
         while let Some(candidate) = self.candidate(source)? {
             let mut env = self.env();
             let item = Val::of_text(candidate.body.trim_ascii());
             each_row(select, Some(&item), &mut env, &mut |env| {
-                held += groups.take(select, env)?;
-                if held > limits::QUERY_GROUP_BYTES {
-                    return Err(Box::new(Refusal::bad("The groups of the query take too much memory.")));
+                let held = groups.take(select, env)?;
+                match usize::try_from(held) {
+                    Ok(more) => meter.keep(more)?,
+                    Err(_) => meter.let_go(held.unsigned_abs()),
                 }
                 Ok(Flow::On)
             })
@@ -303,15 +311,23 @@ impl Run<'_> {
             drop(env);
             self.spend(steps)?;
         }
-        let mut best = Best { rows: BTreeMap::new(), want: usize::MAX, bytes: 0, is_cut: false };
+        let mut best = Best::new(usize::MAX, self.meter);
         let mut distinct = HashSet::new();
         for mut group in groups.finish() {
             group.end(select);
             let mut env = self.env();
             group.bind(&mut env);
             let row = project(select, &mut env).map_err(|stop| *stop)?;
-            if row.is_undefined() || select.is_distinct && !distinct.insert(written(&row)) {
+            if row.is_undefined() {
                 continue;
+            }
+            let text = written(&row, &env).map_err(|stop| *stop)?;
+            if select.is_distinct {
+                let value = short(&text);
+                meter.keep(value.len() + limits::HELD_ROW_COST).map_err(|stop| *stop)?;
+                if !distinct.insert(value) {
+                    continue;
+                }
             }
             let mut key = sort_key(select, &mut env).map_err(|stop| *stop)?;
             let sort_length = key.len();
@@ -320,10 +336,10 @@ impl Run<'_> {
                 || place(&key, sort_length, resume) == Place::Unknown
                     && key[sort_length..] > resume.position[..]
             {
-                best.keep(key, sort_length, written(&row));
+                best.keep(key, sort_length, text).map_err(|stop| *stop)?;
             }
         }
-        Ok(self.give_sorted(best))
+        self.give_sorted(best)
     }
 }
 
@@ -338,21 +354,21 @@ fn held_bytes(key_length: usize, row: &Bytes) -> usize {
 struct Sorting<'s> {
     select: &'s Select,
     resume: &'s Token,
-    best: Best,
+    meter: &'s Meter<'s>,
+    best: Best<'s>,
     /// With ORDER BY and DISTINCT a value counts where it sorts first.
     first_keys: HashMap<Vec<u8>, Vec<u8>>,
     /// Rows of which the token does not tell whether they come behind it.
     held: Vec<Keyed>,
-    held_bytes: usize,
     /// The key of the row that ended the page before, if it was met again.
     resumed_at: Option<Vec<u8>>,
 }
 
 impl<'s> Sorting<'s> {
-    fn new(select: &'s Select, resume: &'s Token, want: usize) -> Sorting<'s> {
-        let best = Best { rows: BTreeMap::new(), want, bytes: 0, is_cut: false };
+    fn new(select: &'s Select, resume: &'s Token, want: usize, meter: &'s Meter<'s>) -> Sorting<'s> {
         let (first_keys, held) = (HashMap::new(), Vec::new());
-        Sorting { select, resume, best, first_keys, held, held_bytes: 0, resumed_at: None }
+        let best = Best::new(want, meter);
+        Sorting { select, resume, meter, best, first_keys, held, resumed_at: None }
     }
 
     /// Takes the rows of a candidate, one by one: it may have millions. The steps that it took to find them.
@@ -371,7 +387,7 @@ impl<'s> Sorting<'s> {
                     return Ok(Flow::On);
                 }
                 let mut value = Vec::new();
-                row.sort_key(&mut value);
+                env.sort_key(&row, &mut value)?;
                 short(&value)
             } else {
                 [&short(&candidate.place)[..], &number.to_be_bytes()].concat()
@@ -384,52 +400,50 @@ impl<'s> Sorting<'s> {
             }
             let row = project(select, env)?;
             if !row.is_undefined() {
-                self.take((key, sort_length, written(&row)));
-            }
-            if self.held_bytes > limits::QUERY_GROUP_BYTES {
-                return Err(Box::new(Refusal::bad("The query holds too many distinct values.")));
+                self.take((key, sort_length, written(&row, env)?))?;
             }
             Ok(Flow::On)
         })?;
         Ok(env.steps)
     }
 
-    fn take(&mut self, (key, sort_length, row): Keyed) {
-        if self.select.is_distinct && !self.select.order.is_empty() && !self.is_first(&key, sort_length) {
-            return;
+    fn take(&mut self, (key, sort_length, row): Keyed) -> Result<(), Stop> {
+        if self.select.is_distinct && !self.select.order.is_empty() && !self.is_first(&key, sort_length)? {
+            return Ok(());
         }
         match place(&key, sort_length, self.resume) {
-            Place::Before => {}
+            Place::Before => Ok(()),
             Place::Behind => self.best.keep(key, sort_length, row),
             Place::Unknown => {
                 if key[sort_length..] == self.resume.position[..] {
                     self.resumed_at = Some(key.clone());
                 }
-                self.held_bytes += held_bytes(key.len(), &row);
+                self.meter.keep(held_bytes(key.len(), &row))?;
                 self.held.push((key, sort_length, row));
+                Ok(())
             }
         }
     }
 
     /// Whether its value was not met yet with a key that sorts before this one.
-    fn is_first(&mut self, key: &[u8], sort_length: usize) -> bool {
+    fn is_first(&mut self, key: &[u8], sort_length: usize) -> Result<bool, Stop> {
         let tie = &key[sort_length..];
         match self.first_keys.get_mut(tie) {
-            Some(first) if &first[..] <= key => return false,
+            Some(first) if &first[..] <= key => return Ok(false),
             Some(first) => {
                 self.best.remove(first);
                 *first = key.to_vec();
             }
             None => {
-                self.held_bytes += tie.len() + key.len() + limits::HELD_ROW_COST;
+                self.meter.keep(tie.len() + key.len() + limits::HELD_ROW_COST)?;
                 self.first_keys.insert(tie.to_vec(), key.to_vec());
             }
         }
-        true
+        Ok(true)
     }
 
     /// The best rows, when every candidate was seen.
-    fn end(mut self) -> Best {
+    fn end(mut self) -> Result<Best<'s>, Stop> {
         for (key, sort_length, row) in self.held {
             let is_behind = match &self.resumed_at {
                 Some(last) => key > *last,
@@ -437,15 +451,16 @@ impl<'s> Sorting<'s> {
                 None => key[sort_length..] > self.resume.position[..],
             };
             if is_behind {
-                self.best.keep(key, sort_length, row);
+                self.best.keep(key, sort_length, row)?;
             }
         }
-        self.best
+        Ok(self.best)
     }
 }
 
 /// The first rows behind the resume key, as many as the page wants and one more.
-struct Best {
+struct Best<'m> {
+    meter: &'m Meter<'m>,
     rows: BTreeMap<Vec<u8>, (usize, Bytes)>,
     want: usize,
     bytes: usize,
@@ -453,7 +468,11 @@ struct Best {
     is_cut: bool,
 }
 
-impl Best {
+impl<'m> Best<'m> {
+    fn new(want: usize, meter: &'m Meter<'m>) -> Best<'m> {
+        Best { meter, rows: BTreeMap::new(), want, bytes: 0, is_cut: false }
+    }
+
     fn may_keep(&mut self, key: &[u8]) -> bool {
         let is_worse = self.rows.len() > self.want
             && self.rows.last_key_value().is_some_and(|(last, _)| key >= &last[..]);
@@ -461,27 +480,35 @@ impl Best {
         !is_worse
     }
 
-    fn keep(&mut self, key: Vec<u8>, sort_length: usize, row: Bytes) {
+    fn keep(&mut self, key: Vec<u8>, sort_length: usize, row: Bytes) -> Result<(), Stop> {
         if !self.may_keep(&key) {
-            return;
+            return Ok(());
         }
-        let key_length = key.len();
-        self.bytes += held_bytes(key_length, &row);
+        let (key_length, more) = (key.len(), held_bytes(key.len(), &row));
+        self.meter.keep(more)?;
+        self.bytes += more;
         if let Some((_, replaced)) = self.rows.insert(key, (sort_length, row)) {
-            self.bytes = self.bytes.saturating_sub(held_bytes(key_length, &replaced));
+            self.let_go(key_length, &replaced);
         }
         while self.rows.len() > self.want.saturating_add(1)
-            || self.bytes > limits::QUERY_HELD_BYTES && self.rows.len() > 1
+            || self.bytes > limits::QUERY_SORTED_BYTES && self.rows.len() > 1
         {
-            let Some((key, (_, row))) = self.rows.pop_last() else { return };
-            self.bytes = self.bytes.saturating_sub(held_bytes(key.len(), &row));
+            let Some((key, (_, row))) = self.rows.pop_last() else { break };
+            self.let_go(key.len(), &row);
             self.is_cut = true;
         }
+        Ok(())
+    }
+
+    fn let_go(&mut self, key_length: usize, row: &Bytes) {
+        let bytes = held_bytes(key_length, row);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.meter.let_go(bytes);
     }
 
     fn remove(&mut self, key: &[u8]) {
         if let Some((_, row)) = self.rows.remove(key) {
-            self.bytes = self.bytes.saturating_sub(held_bytes(key.len(), &row));
+            self.let_go(key.len(), &row);
         }
     }
 }
@@ -517,8 +544,14 @@ fn is_item_itself(select: &Select) -> bool {
             && matches!(&from.source, FromSource::Items(steps) if steps.is_empty()))
 }
 
-fn written(row: &Val<'_>) -> Bytes {
-    let mut text = Vec::new();
+/// A row as text. One that is too long is refused before it is written.
+fn written(row: &Val<'_>, env: &Env<'_>) -> Result<Bytes, Stop> {
+    let mut text = Vec::with_capacity(env.weigh(row)?);
     row.write(&mut text);
-    Bytes::from(text)
+    // Signs that are escaped take more than they weigh.
+    if text.len() > limits::QUERY_ONE_ROW_BYTES {
+        return Err(too_long());
+    }
+    text.shrink_to_fit();
+    Ok(Bytes::from(text))
 }

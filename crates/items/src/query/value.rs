@@ -203,14 +203,60 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// About how many bytes the value holds.
-    pub fn size(&self) -> usize {
+    /// About how many bytes the value takes as a tree.
+    pub fn tree_bytes(&self) -> usize {
+        size_of::<Value>()
+            + match self {
+                Val::Text(text) => text.len(),
+                Val::RawArray(text) | Val::RawObject(text) => tree_bytes_of_text(text),
+                Val::Array(elements) => elements.iter().map(Val::tree_bytes).sum(),
+                Val::Object(members) => members
+                    .iter()
+                    .map(|(name, member)| size_of::<String>() + name.len() + member.tree_bytes())
+                    .sum(),
+                _ => 0,
+            }
+    }
+
+    /// About how long the value is when it is written, counted up to a little more than `most`.
+    pub fn weight(&self, most: usize) -> usize {
         match self {
-            Val::Text(text) => text.len(),
+            Val::Text(text) => text.len() + 2,
             Val::RawArray(text) | Val::RawObject(text) => text.len(),
-            Val::Array(elements) => elements.len() * size_of::<Val<'_>>(),
-            Val::Object(members) => members.len() * 2 * size_of::<Val<'_>>(),
+            Val::Array(elements) => elements.iter().fold(2, |weight, element| match weight > most {
+                true => weight,
+                false => weight + 1 + element.weight(most - weight),
+            }),
+            Val::Object(members) => members.iter().fold(2, |weight, (name, member)| match weight > most {
+                true => weight,
+                false => weight + 4 + name.len() + member.weight(most.saturating_sub(weight + name.len())),
+            }),
             _ => 8,
+        }
+    }
+
+    /// A member, and how many bytes were walked to find it or not to.
+    pub fn member_walked(&self, name: &str) -> (Val<'a>, usize) {
+        match self {
+            Val::RawObject(text) => part_walked(text, walk::member(text, name)),
+            Val::Object(members) => (self.member(name), 8 * members.len()),
+            _ => (Val::Undefined, 0),
+        }
+    }
+
+    /// An element, and how many bytes were walked to find it or not to.
+    pub fn element_walked(&self, index: usize) -> (Val<'a>, usize) {
+        match self {
+            Val::RawArray(text) => part_walked(text, walk::element(text, index)),
+            _ => (self.element(index), 0),
+        }
+    }
+
+    /// Bytes of a text that was read out of an item's and is no part of it, because something in it was escaped.
+    pub fn unescaped_bytes(&self) -> usize {
+        match self {
+            Val::Text(Text::Shared(text)) => text.len(),
+            _ => 0,
         }
     }
 
@@ -294,11 +340,6 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether both are the same value: as `equals`, but values of different types are different.
-    pub fn is_same(&self, other: &Val<'_>) -> bool {
-        self.equals(other) == Some(true)
-    }
-
     /// `<` and the like: `None` where they are undefined.
     pub fn compare(&self, other: &Val<'_>) -> Option<Ordering> {
         match (self, other) {
@@ -308,6 +349,20 @@ impl<'a> Val<'a> {
             (Val::Text(left), Val::Text(right)) => Some(left.as_bytes().cmp(right.as_bytes())),
             _ => None,
         }
+    }
+}
+
+/// The same of JSON text. In front of each value within there is one of these signs; vectors grow by doubling.
+pub fn tree_bytes_of_text(text: &[u8]) -> usize {
+    let values = text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b':')).count();
+    text.len() + 2 * values * size_of::<Value>()
+}
+
+fn part_walked<'a>(text: &'a [u8], part: Option<&'a [u8]>) -> (Val<'a>, usize) {
+    match part {
+        // The part is in the text, so this is the place where it ends.
+        Some(part) => (Val::of_text(part), part.as_ptr() as usize + part.len() - text.as_ptr() as usize),
+        None => (Val::Undefined, text.len()),
     }
 }
 

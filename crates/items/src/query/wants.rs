@@ -4,7 +4,10 @@ use super::functions::Function;
 use super::plan::{Expr, FromSource, Select};
 use super::run::reads_items;
 use super::syntax::Binary;
+use super::value::Val;
 use crate::json::{self, Value};
+use crate::limits;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
@@ -108,11 +111,13 @@ pub(super) fn of(select: &Select) -> Wants {
 /// The path into the item that each slot stands for, where it does.
 struct Paths {
     of_slot: Vec<Option<Path>>,
+    /// Bytes of constants that tests may hold from now on: each place of a query that names a long parameter has a copy in its test.
+    room: Cell<usize>,
 }
 
 impl Paths {
     fn of(select: &Select) -> Paths {
-        let mut paths = Paths { of_slot: Vec::new() };
+        let mut paths = Paths { of_slot: Vec::new(), room: Cell::new(limits::PLANNED_BYTES) };
         for from in &select.from {
             let mut path = match &from.source {
                 FromSource::Items(steps) => Some(steps.clone()),
@@ -127,6 +132,19 @@ impl Paths {
             paths.of_slot.push(path);
         }
         paths
+    }
+
+    /// Whether tests may hold a constant of so many bytes more.
+    fn has_room(&self, bytes: usize) -> bool {
+        let left = self.room.get().checked_sub(bytes);
+        self.room.set(left.unwrap_or(self.room.get()));
+        left.is_some()
+    }
+
+    /// The value of a constant, if there is room for it. Without it the query is only planned with fewer tests.
+    fn constant(&self, expr: &Expr) -> Option<Value> {
+        let value = expr.as_constant()?;
+        self.has_room(Val::of_tree(&value).tree_bytes()).then(|| (*value).clone())
     }
 
     fn of_expr(&self, expr: &Expr) -> Option<Path> {
@@ -151,11 +169,16 @@ fn collect(expr: &Expr, paths: &Paths, conjuncts: &mut Vec<Conjunct>) {
     let conjunct = match expr {
         Expr::Binary(operator, left, right) => comparison(*operator, left, right, paths),
         Expr::InConstants(value, constants) => {
-            paths.of_expr(value).map(|path| Conjunct { path, test: Test::In(constants.values.clone()) })
+            let bytes = constants.values.iter().map(|value| Val::of_tree(value).tree_bytes()).sum();
+            paths
+                .of_expr(value)
+                .filter(|_| paths.has_room(bytes))
+                .map(|path| Conjunct { path, test: Test::In(constants.values.clone()) })
         }
         Expr::Between(value, low, high) => range(value, low, high, paths),
         Expr::Like(value, pattern) => paths.of_expr(value).and_then(|path| {
             let (prefix, _) = pattern.prefix();
+            paths.has_room(prefix.len()).then_some(())?;
             let test = match (pattern.is_exact(), prefix.is_empty()) {
                 (true, _) => Test::Equal(Value::String(prefix)),
                 (false, false) => Test::StartsWith(prefix),
@@ -174,9 +197,9 @@ fn collect(expr: &Expr, paths: &Paths, conjuncts: &mut Vec<Conjunct>) {
 }
 
 fn comparison(operator: Binary, left: &Expr, right: &Expr, paths: &Paths) -> Option<Conjunct> {
-    let (path, value, operator) = match (paths.of_expr(left), right.as_constant()) {
-        (Some(path), Some(value)) => (path, value, operator),
-        _ => (paths.of_expr(right)?, left.as_constant()?, mirrored(operator)),
+    let (path, value, operator) = match paths.of_expr(left) {
+        Some(path) => (path, paths.constant(right)?, operator),
+        None => (paths.of_expr(right)?, paths.constant(left)?, mirrored(operator)),
     };
     let test = match operator {
         Binary::Equal => Test::Equal(value),
@@ -200,7 +223,7 @@ fn mirrored(operator: Binary) -> Binary {
 }
 
 fn range(value: &Expr, low: &Expr, high: &Expr, paths: &Paths) -> Option<Conjunct> {
-    let (path, low, high) = (paths.of_expr(value)?, low.as_constant()?, high.as_constant()?);
+    let (path, low, high) = (paths.of_expr(value)?, paths.constant(low)?, paths.constant(high)?);
     let is_one_type = std::mem::discriminant(&low) == std::mem::discriminant(&high);
     is_one_type
         .then_some(Conjunct { path, test: Test::Range { low: Some((low, true)), high: Some((high, true)) } })
@@ -281,9 +304,9 @@ fn tighten(bound: &mut Option<Bound>, by: &Option<Bound>, tighter: Ordering) {
 
 fn call(function: Function, arguments: &[Expr], paths: &Paths) -> Option<Conjunct> {
     let path = paths.of_expr(arguments.first()?)?;
-    let second = arguments.get(1).and_then(Expr::as_constant);
+    let second = arguments.get(1).and_then(|second| paths.constant(second));
     // A third argument ignores case, or takes parts of objects.
-    let has_flag = arguments.len() > 2 && arguments[2].as_constant() != Some(Value::Bool(false));
+    let has_flag = arguments.len() > 2 && arguments[2].as_constant().as_deref() != Some(&Value::Bool(false));
     let test = match (function, second) {
         (Function::IsDefined, _) => Test::IsDefined,
         (Function::StartsWith, Some(Value::String(prefix))) if !has_flag => Test::StartsWith(prefix),

@@ -15,6 +15,7 @@ use crate::definition::{Definitions, show};
 use crate::item::stored::Numbers;
 use crate::item::transaction::{place, same_etag};
 use crate::keys::Kind;
+use crate::query::Watch;
 use crate::{Answer, Budget, Command, ContainerPath, Refusal, Reply, Time, View, charge};
 
 pub fn command(
@@ -23,8 +24,9 @@ pub fn command(
     view: &dyn View,
     now: Time,
     budget: &mut Budget,
+    watch: &dyn Watch,
 ) -> Result<Reply, Refusal> {
-    let scene = Scene { definitions, view, now };
+    let scene = Scene { definitions, view, now, watch };
     match command {
         Command::ReadDatabase { database } => {
             let found = definitions.database(database).ok_or(Refusal::NotFound)?;
@@ -79,6 +81,7 @@ struct Scene<'a> {
     definitions: &'a Definitions,
     view: &'a dyn View,
     now: Time,
+    watch: &'a dyn Watch,
 }
 
 impl Scene<'_> {

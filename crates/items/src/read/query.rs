@@ -39,7 +39,7 @@ impl Scene<'_> {
             binding: u64::from(container.number),
             is_ordered,
         };
-        let rows = prepared.run(&mut source, request, now)?;
+        let rows = prepared.run_watched(&mut source, request, now, self.watch)?;
         let mut metrics = rows.metrics;
         metrics.used_index |= used_index;
         let charge = charge::page(source.steps.max(rows.steps), metrics.returned_bytes);
@@ -105,7 +105,7 @@ impl Scene<'_> {
         let mut source = Listed { candidates: candidates.filter(|one| one.position >= first).collect() };
         let max_items = page_items(query.listing.max_items)?;
         let request = PageRequest { max_items, resume, binding, is_ordered: false };
-        let rows = prepared.run(&mut source, request, self.now)?;
+        let rows = prepared.run_watched(&mut source, request, self.now, self.watch)?;
         let page = Page {
             parent_rid: listed.parent_rid,
             values: rows.values,

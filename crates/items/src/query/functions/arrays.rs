@@ -2,8 +2,9 @@
 
 use super::Function as F;
 use super::Function;
+use crate::limits::{HELD_ROW_COST, VALUE_COST};
 use crate::query::evaluate::{Env, Evaluated, Stop};
-use crate::query::value::{Text, Val};
+use crate::query::value::{Elements, Text, Val, tree_bytes_of_text};
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ pub fn call<'a>(function: Function, arguments: &[Val<'a>], env: &mut Env<'a>) ->
         F::ArrayContains => contains(arguments, env)?,
         F::ArrayContainsAll => contains_each(arguments, true, env)?,
         F::ArrayContainsAny => contains_each(arguments, false, env)?,
-        F::ArrayLength => arguments[0].elements().map(|elements| Val::integer(elements.count() as i64)),
+        F::ArrayLength => elements(&arguments[0], env)?.map(|elements| Val::integer(elements.count() as i64)),
         F::ArraySlice => slice(arguments, env)?,
         F::ArrayAvg => numbers(arguments, env)?.filter(|all| !all.is_empty()).map(|all| {
             let sum: f64 = all.iter().sum();
@@ -34,15 +35,27 @@ pub fn call<'a>(function: Function, arguments: &[Val<'a>], env: &mut Env<'a>) ->
     Ok(result.unwrap_or(Val::Undefined))
 }
 
+/// The elements of an array, whose text is walked.
+fn elements<'a>(value: &Val<'a>, env: &Env<'a>) -> Result<Option<Elements<'a>>, Stop> {
+    if let Val::RawArray(text) = value {
+        env.look(text.len())?;
+    }
+    Ok(value.elements())
+}
+
+fn unescaped_bytes(of: &Val<'_>, element: &Val<'_>) -> usize {
+    if matches!(of, Val::RawArray(_)) { element.unescaped_bytes() } else { 0 }
+}
+
 /// All elements of an array; `None` when it is none.
 fn all<'a>(value: &Val<'a>, env: &mut Env<'a>) -> Result<Option<Vec<Val<'a>>>, Stop> {
-    let Some(elements) = value.elements() else { return Ok(None) };
+    let Some(elements) = elements(value, env)? else { return Ok(None) };
     let mut all = Vec::new();
     for element in elements {
         env.step()?;
+        env.charge(VALUE_COST + unescaped_bytes(value, &element))?;
         all.push(element);
     }
-    env.charge(all.len() * size_of::<Val<'_>>())?;
     Ok(Some(all))
 }
 
@@ -50,13 +63,14 @@ fn concat<'a>(arguments: &[Val<'a>], env: &mut Env<'a>) -> Result<Option<Val<'a>
     let mut joined = Vec::new();
     for argument in arguments {
         let Some(elements) = all(argument, env)? else { return Ok(None) };
+        env.charge(elements.len() * VALUE_COST)?;
         joined.extend(elements);
     }
     Ok(Some(Val::array(joined)))
 }
 
 fn contains<'a>(arguments: &[Val<'a>], env: &mut Env<'a>) -> Result<Option<Val<'a>>, Stop> {
-    let (Some(elements), wanted) = (arguments[0].elements(), &arguments[1]) else { return Ok(None) };
+    let (Some(elements), wanted) = (elements(&arguments[0], env)?, &arguments[1]) else { return Ok(None) };
     let is_partial = match arguments.get(2) {
         Some(flag) => match flag.as_bool() {
             Some(flag) => flag,
@@ -69,7 +83,7 @@ fn contains<'a>(arguments: &[Val<'a>], env: &mut Env<'a>) -> Result<Option<Val<'
     }
     for element in elements {
         env.step()?;
-        if element.is_same(wanted) || is_partial && has_members(&element, wanted) {
+        if env.is_same(&element, wanted)? || is_partial && has_members(&element, wanted, env)? {
             return Ok(Some(Val::Bool(true)));
         }
     }
@@ -77,12 +91,31 @@ fn contains<'a>(arguments: &[Val<'a>], env: &mut Env<'a>) -> Result<Option<Val<'
 }
 
 /// Whether an object has all members of another one, those in turn as parts.
-fn has_members(element: &Val<'_>, wanted: &Val<'_>) -> bool {
-    let (true, Some(members)) = (element.is_object(), wanted.members()) else { return false };
-    members.iter().all(|(name, value)| {
-        let found = element.member(name);
-        found.is_same(value) || has_members(&found, value)
-    })
+fn has_members<'a>(element: &Val<'a>, wanted: &Val<'a>, env: &Env<'a>) -> Result<bool, Stop> {
+    if !element.is_object() {
+        return Ok(false);
+    }
+    let before = env.meter.row_bytes();
+    env.charge(wanted_bytes(wanted))?;
+    env.look(wanted_bytes(wanted))?;
+    let Some(members) = wanted.members() else { return Ok(false) };
+    for (name, value) in &members {
+        let found = env.member(element, name)?;
+        if !env.is_same(&found, value)? && !has_members(&found, value, env)? {
+            return Ok(false);
+        }
+    }
+    env.meter.free_to(before);
+    Ok(true)
+}
+
+/// What the members of an object take, taken apart.
+fn wanted_bytes(object: &Val<'_>) -> usize {
+    match object {
+        Val::RawObject(text) => 2 * tree_bytes_of_text(text),
+        Val::Object(members) => members.len() * 2 * VALUE_COST,
+        _ => 0,
+    }
 }
 
 fn contains_each<'a>(
@@ -95,7 +128,7 @@ fn contains_each<'a>(
         let mut is_there = false;
         for element in &elements {
             env.step()?;
-            is_there |= element.is_same(wanted);
+            is_there |= env.is_same(element, wanted)?;
         }
         if is_there != wants_all {
             return Ok(Some(Val::Bool(!wants_all)));
@@ -141,7 +174,7 @@ fn extreme<'a>(arguments: &[Val<'a>], wants_most: bool, env: &mut Env<'a>) -> Re
     for element in all {
         let is_better = match &best {
             None => true,
-            Some(best) => match element.compare(best) {
+            Some(best) => match env.compare(&element, best)? {
                 Some(order) => {
                     if wants_most {
                         order.is_gt()
@@ -167,6 +200,8 @@ fn choose<'a>(arguments: &[Val<'a>]) -> Option<Val<'a>> {
 
 /// `[{"k": name, "v": value}]`, the names of the two members as asked.
 fn object_to_array<'a>(arguments: &[Val<'a>], env: &mut Env<'a>) -> Result<Option<Val<'a>>, Stop> {
+    env.charge(wanted_bytes(&arguments[0]))?;
+    env.look(wanted_bytes(&arguments[0]))?;
     let Some(members) = arguments[0].members() else { return Ok(None) };
     let name_of = |at: usize, default: &'static str| match arguments.get(at) {
         Some(Val::Text(name)) => Some(name.clone()),
@@ -174,17 +209,23 @@ fn object_to_array<'a>(arguments: &[Val<'a>], env: &mut Env<'a>) -> Result<Optio
         None => Some(Text::Borrowed(default)),
     };
     let (Some(key_name), Some(value_name)) = (name_of(1, "k"), name_of(2, "v")) else { return Ok(None) };
-    env.charge(members.len() * 4 * size_of::<Val<'_>>())?;
+    env.charge(members.len() * 8 * size_of::<Val<'_>>())?;
     let pair = |(name, value): (Text<'a>, Val<'a>)| {
         Val::Object(Rc::new(vec![(key_name.clone(), Val::Text(name)), (value_name.clone(), value)]))
     };
     Ok(Some(Val::array(members.into_iter().map(pair).collect())))
 }
 
-fn key(value: &Val<'_>) -> Vec<u8> {
+/// The keys of elements, and the bytes that they hold in a set.
+fn key<'a>(value: &Val<'a>, env: &Env<'a>) -> Result<Vec<u8>, Stop> {
     let mut key = Vec::new();
-    value.sort_key(&mut key);
-    key
+    env.sort_key(value, &mut key)?;
+    env.charge(key.len() + HELD_ROW_COST)?;
+    Ok(key)
+}
+
+fn keys<'a>(elements: &[Val<'a>], env: &Env<'a>) -> Result<HashSet<Vec<u8>>, Stop> {
+    elements.iter().map(|element| key(element, env)).collect()
 }
 
 /// Distinct elements of the left array that `keeps` (then of the right one, if it adds), in order.
@@ -197,25 +238,34 @@ fn sets<'a>(
     let (Some(left), Some(right)) = (all(&arguments[0], env)?, all(&arguments[1], env)?) else {
         return Ok(None);
     };
-    let right_keys: HashSet<Vec<u8>> = right.iter().map(key).collect();
+    let before = env.meter.row_bytes();
+    let right_keys = keys(&right, env)?;
     let mut seen = HashSet::new();
     let mut kept = Vec::new();
     for element in left {
-        let key = key(&element);
+        let key = key(&element, env)?;
         if keeps(&element, right_keys.contains(&key)) && seen.insert(key) {
             kept.push(element);
         }
     }
     if adds_right {
-        kept.extend(right.into_iter().filter(|element| seen.insert(key(element))));
+        for element in right {
+            if seen.insert(key(&element, env)?) {
+                kept.push(element);
+            }
+        }
     }
+    env.meter.free_to(before);
+    env.charge(kept.len() * VALUE_COST)?;
     Ok(Some(Val::array(kept)))
 }
 
 fn set_equal<'a>(arguments: &[Val<'a>], env: &mut Env<'a>) -> Result<Option<Val<'a>>, Stop> {
+    let before = env.meter.row_bytes();
     let (Some(left), Some(right)) = (all(&arguments[0], env)?, all(&arguments[1], env)?) else {
         return Ok(None);
     };
-    let keys = |elements: &[Val<'a>]| elements.iter().map(key).collect::<HashSet<Vec<u8>>>();
-    Ok(Some(Val::Bool(keys(&left) == keys(&right))))
+    let is_equal = keys(&left, env)? == keys(&right, env)?;
+    env.meter.free_to(before);
+    Ok(Some(Val::Bool(is_equal)))
 }

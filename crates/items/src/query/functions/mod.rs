@@ -9,10 +9,10 @@ mod spatial;
 mod stop_words;
 mod strings;
 
-pub use search::telling_words;
-pub use strings::pattern;
+pub use search::{occurrences, telling_words};
+pub use strings::Matcher;
 
-use super::evaluate::{Env, Evaluated};
+use super::evaluate::{Env, Evaluated, Stop};
 use super::value::Val;
 
 /// Any number of arguments.
@@ -125,15 +125,24 @@ pub fn call<'a>(function: Function, arguments: &[Val<'a>], env: &mut Env<'a>) ->
             let found = strings::call(function, arguments, env)?
                 .or_else(|| math::call(function, arguments))
                 .or_else(|| integers::call(function, arguments))
-                .or_else(|| dates::call(function, arguments))
-                .or_else(|| spatial::call(function, arguments))
-                .or_else(|| search::call(function, arguments));
-            match found {
+                .or_else(|| dates::call(function, arguments));
+            if let Some(value) = found {
+                return Ok(value);
+            }
+            if let Some(value) = spatial::call(function, arguments, env)? {
+                return Ok(value);
+            }
+            match search::call(function, arguments, env)? {
                 Some(value) => value,
                 None => arrays::call(function, arguments, env)?,
             }
         }
     })
+}
+
+/// Every argument is going to be gone through, so many times.
+fn look_through(arguments: &[Val<'_>], times: usize, env: &Env<'_>) -> Result<(), Stop> {
+    arguments.iter().try_for_each(|argument| env.look(times * env.weigh(argument)?))
 }
 
 /// The number inside the item's `_rid`: its last eight bytes, of which the top nibble is the kind (P-27).

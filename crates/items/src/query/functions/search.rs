@@ -1,19 +1,26 @@
 //! Distances of vectors, and words in text.
 
 use super::Function as F;
-use super::Function;
 use super::stop_words::is_stop_word;
+use super::{Function, look_through};
+use crate::limits::WORD_COST;
+use crate::query::evaluate::{Env, Stop};
 use crate::query::value::Val;
 
-pub fn call<'a>(function: Function, arguments: &[Val<'a>]) -> Option<Val<'a>> {
+/// What finding and comparing words takes, in bytes for each of them.
+const WORD_WORK: usize = 8;
+
+pub fn call<'a>(function: Function, arguments: &[Val<'a>], env: &Env<'a>) -> Result<Option<Val<'a>>, Stop> {
     let result = match function {
-        F::VectorDistance => distance(arguments).map(Val::number),
-        F::FullTextContains => full_text(&arguments[0], &arguments[1..], true),
-        F::FullTextContainsAll => full_text(&arguments[0], &arguments[1..], true),
-        F::FullTextContainsAny => full_text(&arguments[0], &arguments[1..], false),
-        _ => return None,
+        F::VectorDistance => {
+            look_through(arguments, 8, env)?;
+            distance(arguments).map(Val::number)
+        }
+        F::FullTextContains | F::FullTextContainsAll => full_text(&arguments[0], &arguments[1..], true, env)?,
+        F::FullTextContainsAny => full_text(&arguments[0], &arguments[1..], false, env)?,
+        _ => return Ok(None),
     };
-    Some(result.unwrap_or(Val::Undefined))
+    Ok(Some(result.unwrap_or(Val::Undefined)))
 }
 
 fn vector(value: &Val<'_>) -> Option<Vec<f64>> {
@@ -42,7 +49,14 @@ fn distance(arguments: &[Val<'_>]) -> Option<f64> {
 }
 
 /// Words without case and punctuation. Point and comma between two digits belong to the number (CX-13.9).
-fn words(text: &str) -> Vec<String> {
+fn words(text: &str, env: &Env<'_>) -> Result<Vec<String>, Stop> {
+    env.look(WORD_WORK * text.len())?;
+    let words = split(text);
+    env.charge(text.len() + words.len() * WORD_COST)?;
+    Ok(words)
+}
+
+fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut start = None;
     let mut before = ' ';
@@ -63,45 +77,108 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// The words that count for a score: in English, not those that every text is full of.
-pub fn telling_words(text: &str, is_english: bool) -> Vec<String> {
-    let mut words = words(text);
+pub fn telling_words(text: &str, is_english: bool, env: &Env<'_>) -> Result<Vec<String>, Stop> {
+    let mut words = words(text, env)?;
     if is_english {
         words.retain(|word| !is_stop_word(word));
     }
-    words
+    Ok(words)
+}
+
+/// How often a phrase is in a text, word by word, up to `most`. Takes time that grows with both: where a word does not fit, the longest beginning
+/// of the phrase that ends there goes on, and no word is compared anew (Knuth, Morris and Pratt).
+pub fn occurrences(there: &[String], phrase: &[String], most: usize, env: &Env<'_>) -> Result<usize, Stop> {
+    env.look(WORD_WORK * (there.len() + 2 * phrase.len()))?;
+    if phrase.is_empty() || phrase.len() > there.len() {
+        return Ok(0);
+    }
+    env.charge(phrase.len() * size_of::<usize>())?;
+    // The longest proper beginning of the phrase that is the end of its first so many words.
+    let mut shorter = vec![0; phrase.len()];
+    let mut begun = 0;
+    for at in 1..phrase.len() {
+        while begun > 0 && phrase[begun] != phrase[at] {
+            begun = shorter[begun - 1];
+        }
+        begun += usize::from(phrase[begun] == phrase[at]);
+        shorter[at] = begun;
+    }
+    let (mut count, mut begun) = (0, 0);
+    for word in there {
+        while begun > 0 && (begun == phrase.len() || phrase[begun] != *word) {
+            begun = shorter[begun - 1];
+        }
+        begun += usize::from(phrase[begun] == *word);
+        if begun == phrase.len() {
+            count += 1;
+            if count >= most {
+                break;
+            }
+        }
+    }
+    Ok(count)
 }
 
 /// Whether all, or any, of the phrases occur, word by word.
-fn full_text<'a>(value: &Val<'a>, wanted: &[Val<'a>], wants_all: bool) -> Option<Val<'a>> {
-    let there = words(value.as_text()?);
+fn full_text<'a>(
+    value: &Val<'a>,
+    wanted: &[Val<'a>],
+    wants_all: bool,
+    env: &Env<'a>,
+) -> Result<Option<Val<'a>>, Stop> {
+    let Some(text) = value.as_text() else { return Ok(None) };
+    let before = env.meter.row_bytes();
+    let there = words(text, env)?;
     let mut count = 0;
     for phrase in wanted {
-        let phrase = words(phrase.as_text()?);
-        let is_there = !phrase.is_empty() && there.windows(phrase.len()).any(|window| window == phrase);
-        count += usize::from(is_there);
+        let Some(phrase) = phrase.as_text() else { return Ok(None) };
+        let phrase = words(phrase, env)?;
+        count += occurrences(&there, &phrase, 1, env)?;
     }
-    Some(Val::Bool(if wants_all { count == wanted.len() } else { count > 0 }))
+    env.meter.free_to(before);
+    Ok(Some(Val::Bool(if wants_all { count == wanted.len() } else { count > 0 })))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::meter::{Meter, Unwatched};
+    use crate::time::Time;
+
+    #[test]
+    fn phrases_are_counted_as_trying_every_place_counts_them() {
+        let meter = Meter::query(&Unwatched);
+        let env = Env::new(Time(0), 0, &meter);
+        let of = |bits: u32, length: u32| {
+            (0..length).map(|nth| if bits >> nth & 1 == 0 { "a" } else { "b" }.to_owned()).collect::<Vec<_>>()
+        };
+        let there = of(0b1101_0110_0101_0010, 16);
+        for length in 1..5 {
+            for phrase in (0..1 << length).map(|bits| of(bits, length)) {
+                let plain = there.windows(phrase.len()).filter(|part| *part == phrase).count();
+                assert_eq!(occurrences(&there, &phrase, usize::MAX, &env).unwrap(), plain, "{phrase:?}");
+                assert_eq!(occurrences(&there, &phrase, 1, &env).unwrap(), plain.min(1));
+            }
+        }
+    }
 
     // CX-13.9
     #[test]
     fn a_number_is_one_word_and_punctuation_none() {
         assert_eq!(
-            words("Was 1,977.5 (at the 2010. census), 3,x v1.2 ÄÖ."),
+            split("Was 1,977.5 (at the 2010. census), 3,x v1.2 ÄÖ."),
             ["was", "1,977.5", "at", "the", "2010", "census", "3", "x", "v1.2", "äö"]
         );
-        assert_eq!(words(".,;"), [""; 0]);
+        assert_eq!(split(".,;"), [""; 0]);
     }
 
     // CX-13.9
     #[test]
     fn words_that_every_english_text_is_full_of_do_not_count() {
-        assert_eq!(telling_words("The state of the art", true), ["state", "art"]);
-        assert_eq!(telling_words("Was will me that", true), [""; 0]);
-        assert_eq!(telling_words("Was will das", false), ["was", "will", "das"]);
+        let meter = Meter::query(&Unwatched);
+        let env = Env::new(Time(0), 0, &meter);
+        assert_eq!(telling_words("The state of the art", true, &env).unwrap(), ["state", "art"]);
+        assert_eq!(telling_words("Was will me that", true, &env).unwrap(), [""; 0]);
+        assert_eq!(telling_words("Was will das", false, &env).unwrap(), ["was", "will", "das"]);
     }
 }

@@ -4,11 +4,16 @@
 //! per cent. Whether a point is in a polygon is decided on the flat longitude-latitude plane.
 
 use super::Function as F;
-use super::Function;
+use super::{Function, look_through};
+use crate::query::evaluate::{Env, Stop};
 use crate::query::value::{Elements, Text, Val};
 use std::rc::Rc;
 
 const EARTH_RADIUS_METRES: f64 = 6_371_008.8;
+
+/// What reading a shape takes, in bytes for each of its text, and what holding a place against a line does: some sines among them.
+const SHAPE_WORK: usize = 16;
+const PAIR_WORK: usize = 512;
 
 type Point = (f64, f64);
 type Ring = Vec<Point>;
@@ -21,18 +26,36 @@ enum Shape {
     Polygons(Vec<Vec<Ring>>),
 }
 
-pub fn call<'a>(function: Function, arguments: &[Val<'a>]) -> Option<Val<'a>> {
+pub fn call<'a>(function: Function, arguments: &[Val<'a>], env: &Env<'a>) -> Result<Option<Val<'a>>, Stop> {
+    let before = env.meter.row_bytes();
+    if matches!(
+        function,
+        F::StIsValid | F::StIsValidDetailed | F::StArea | F::StDistance | F::StWithin | F::StIntersects
+    ) {
+        look_through(arguments, SHAPE_WORK, env)?;
+        env.charge(arguments.iter().map(Val::tree_bytes).sum())?;
+    }
     let shapes = || Some((shape(&arguments[0]).ok()?, shape(arguments.get(1)?).ok()?));
     let result = match function {
         F::StIsValid => Some(Val::Bool(shape(&arguments[0]).is_ok())),
         F::StIsValidDetailed => Some(detailed(&arguments[0])),
         F::StArea => shape(&arguments[0]).ok().and_then(|shape| area(&shape)).map(Val::number),
-        F::StDistance => shapes().map(|(left, right)| Val::number(distance(&left, &right))),
-        F::StWithin => shapes().map(|(inner, outer)| Val::Bool(is_within(&inner, &outer))),
-        F::StIntersects => shapes().map(|(left, right)| Val::Bool(intersects(&left, &right))),
-        _ => return None,
+        F::StDistance | F::StWithin | F::StIntersects => match shapes() {
+            Some((left, right)) => {
+                // Each place of one is held against each line of the other.
+                env.look(PAIR_WORK * count(&left).saturating_mul(count(&right)))?;
+                Some(match function {
+                    F::StDistance => Val::number(distance(&left, &right)),
+                    F::StWithin => Val::Bool(is_within(&left, &right)),
+                    _ => Val::Bool(intersects(&left, &right)),
+                })
+            }
+            None => None,
+        },
+        _ => return Ok(None),
     };
-    Some(result.unwrap_or(Val::Undefined))
+    env.meter.free_to(before);
+    Ok(Some(result.unwrap_or(Val::Undefined)))
 }
 
 fn detailed<'a>(value: &Val<'a>) -> Val<'a> {
@@ -131,6 +154,14 @@ fn metres_to_segment(at: Point, from: Point, to: Point) -> f64 {
         if length == 0.0 { 0.0 } else { (-(from_x * along_x + from_y * along_y) / length).clamp(0.0, 1.0) };
     let nearest = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
     metres(at, nearest)
+}
+
+fn count(shape: &Shape) -> usize {
+    match shape {
+        Shape::Points(points) => points.len(),
+        Shape::Lines(lines) => lines.iter().map(Vec::len).sum(),
+        Shape::Polygons(polygons) => polygons.iter().flatten().map(Vec::len).sum(),
+    }
 }
 
 fn points(shape: &Shape) -> Vec<Point> {
