@@ -155,8 +155,14 @@ pub const ITEMS_BODY_BYTES: usize = 2 * 1_024 * 1_024 + 64 * 1_024;
 /// sends it all before it reads gets the answer.
 pub const ITEMS_DISCARDED_BYTES: usize = 8 * 1_024 * 1_024;
 
+/// Pieces in which a large answer is handed to a connection, as its peer takes it.
+pub const ITEMS_ANSWER_PIECE: usize = 64 * 1_024;
+
+/// After how long a request to the items that found no room for itself or its answer is told to come back.
+pub const ITEMS_RETRY_MS: u64 = 1_000;
+
 /// Bodies that are arriving at the items' port, of all connections together, in KiB. Beyond it they wait for each other.
-pub const ITEMS_BODIES_KIBIBYTES: usize = 256 * 1_024;
+pub const ITEMS_BODIES_KIBIBYTES: usize = 128 * 1_024;
 
 /// Bytes of the headers of an HTTP/2 request, 32 more for each header: a header of one byte on the wire takes a hundred in memory.
 pub const HTTP2_HEAD_BYTES: u32 = 16 * 1_024;

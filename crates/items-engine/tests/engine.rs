@@ -161,3 +161,36 @@ async fn more_than_is_provisioned_is_refused_until_the_next_second() {
     assert!(matches!(refused, Some(Refusal::TooManyRequests { .. })), "{refused:?}");
     engine.stop().unwrap();
 }
+
+// W-37
+#[tokio::test]
+async fn a_patch_whose_condition_takes_long_holds_up_nobody_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    prepare(engine.handle(), "").await;
+    let texts = format!(r#","t":"{0}{0}{0}","p":"%{0}_b%""#, "a".repeat(300_000));
+    upsert(engine.handle(), "long", &texts).await.unwrap();
+    let before = read(engine.handle(), "long").await.unwrap();
+    let patch = Command::PatchItem {
+        item: ItemPath {
+            container: container(),
+            partition_key: PartitionKey::of_string("p"),
+            id: "long".into(),
+        },
+        body:
+            r#"{"condition":"FROM c WHERE c.t LIKE c.p","operations":[{"op":"set","path":"/z","value":1}]}"#
+                .into(),
+        condition: Precondition::default(),
+    };
+    let began = std::time::Instant::now();
+    // On one thread: whatever is decided on it holds up everything else.
+    let (refused, other) =
+        tokio::join!(engine.handle().ask(patch), upsert(engine.handle(), "other", r#","n":1"#));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.status(), (400, 0));
+    assert!(refused.to_string().contains("The condition takes more than"), "{refused}");
+    other.unwrap();
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    assert_eq!(read(engine.handle(), "long").await.unwrap(), before);
+    engine.stop().unwrap();
+}

@@ -42,6 +42,11 @@ pub const SCRIPTS: usize = 100;
 pub const FUNCTIONS: usize = 50;
 /// Bytes of a container's definition, a script or a permission: they are kept in memory.
 pub const DEFINITION_BYTES: usize = 256 * 1024;
+/// Bytes of all containers' definitions, scripts, users, permissions and the like of the account: they are kept in memory. Some forty thousand
+/// containers with definitions of the usual length.
+pub const DEFINITIONS_BYTES: usize = 64 * 1024 * 1024;
+/// What each of them takes beside its text, about.
+pub const DEFINITION_COST: usize = 1024;
 /// Databases of the account, and containers of a database: they are kept in memory.
 pub const DATABASES: usize = 500;
 pub const CONTAINERS: usize = 500;

@@ -38,6 +38,11 @@ pub enum Refusal {
     /// The words are those that clients look for, with nothing behind them.
     #[error("Request size is too large")]
     TooLarge { bytes: usize, limit: usize },
+    /// Definitions are kept in memory, and there is no room for one more.
+    #[error(
+        "The definitions of containers, scripts, users and permissions take the {most} bytes that all of the account may: delete some, or shorten them."
+    )]
+    DefinitionsFull { most: usize },
     /// Another operation of the same batch failed (P-58).
     #[error("Another operation of the batch failed.")]
     FailedDependency,
@@ -72,6 +77,7 @@ impl Refusal {
             Refusal::RangeGone => (410, 1002),
             Refusal::PreconditionFailed(_) => (412, 0),
             Refusal::TooLarge { .. } => (413, 0),
+            Refusal::DefinitionsFull { .. } => (403, 0),
             Refusal::FailedDependency => (424, 0),
             Refusal::TooManyRequests { .. } => (429, 3200),
             Refusal::NoSpace => (507, 0),

@@ -506,3 +506,42 @@ fn a_list_goes_on_where_it_ended() {
         assert_eq!(status(&world.ask(Command::List { of: QueryScope::Databases, listing })), 400);
     }
 }
+
+// W-41
+#[test]
+fn definitions_of_the_account_have_a_total_and_what_is_deleted_makes_room() {
+    let mut world = World::with("");
+    let script = |name: String, bytes: usize| {
+        let body = format!(r#"{{"id":"{name}","body":"{}"}}"#, "x".repeat(bytes)).into();
+        Command::CreateScript { container: path(), kind: ScriptKind::Procedure, body }
+    };
+    let container = |name: &str, bytes: usize| {
+        let body = format!(
+            r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},"x":"{}"}}"#,
+            "x".repeat(bytes)
+        );
+        Command::CreateContainer { database: "d".into(), body: body.into(), throughput: None }
+    };
+    let most = limits::DEFINITIONS_BYTES;
+    let long = limits::DEFINITION_BYTES - 1_000;
+    let mut made = 0;
+    while made < 150 && world.ask(container(&format!("c{made}"), long)).is_ok() {
+        made += 1;
+    }
+    assert_eq!(made, most / (2 * limits::DEFINITION_BYTES));
+    let refused = world.ask(container("more", long)).unwrap_err();
+    assert_eq!(refused, Refusal::DefinitionsFull { most });
+    assert_eq!(refused.status(), (403, 0));
+    let fill = (0..10).take_while(|nth| world.ask(script(format!("f{nth}"), long)).is_ok()).count();
+    assert!(fill < 10);
+    assert!(world.ask(script("small".into(), 10)).is_ok());
+    let replace = Command::ReplaceScript {
+        container: path(),
+        kind: ScriptKind::Procedure,
+        id: "small".into(),
+        body: format!(r#"{{"id":"small","body":"{}"}}"#, "x".repeat(long)).into(),
+    };
+    assert_eq!(world.ask(replace.clone()), Err(Refusal::DefinitionsFull { most }));
+    world.ask(Command::DeleteContainer { container: ContainerPath::new("d", "c0") }).unwrap();
+    assert!(world.ask(replace).is_ok());
+}

@@ -7,29 +7,36 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use serde::Deserialize;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// What all requests together may hold while their bodies arrive.
 #[derive(Debug)]
-pub struct Bodies(Semaphore);
+pub struct Bodies(Arc<Semaphore>);
+
+/// Room for a body, as long as it is not in another account.
+#[derive(Debug)]
+pub struct Arrived {
+    _room: Option<OwnedSemaphorePermit>,
+}
 
 impl Default for Bodies {
     fn default() -> Bodies {
-        Bodies(Semaphore::new(ITEMS_BODIES_KIBIBYTES))
+        Bodies(Arc::new(Semaphore::new(ITEMS_BODIES_KIBIBYTES)))
     }
 }
 
 impl Bodies {
     /// Reads a body whole. A body of untold length is reckoned as the longest.
-    pub async fn whole<B>(&self, body: B) -> Result<Bytes, Failure>
+    pub async fn whole<B>(&self, body: B) -> Result<(Bytes, Arrived), Failure>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
         let hint = body.size_hint();
         if hint.exact() == Some(0) {
-            return Ok(Bytes::new());
+            return Ok((Bytes::new(), Arrived { _room: None }));
         }
         if hint.lower() > ITEMS_BODY_BYTES as u64 {
             let _ = timeout(HTTP_BODY_TIMEOUT, discard(body)).await;
@@ -38,8 +45,8 @@ impl Bodies {
         let most = hint.upper().unwrap_or(u64::MAX).min(ITEMS_BODY_BYTES as u64);
         let kibibytes = u32::try_from(most.div_ceil(1_024)).unwrap_or(u32::MAX);
         let read = async {
-            let _held = self.0.acquire_many(kibibytes).await;
-            joined(body).await
+            let room = Arc::clone(&self.0).acquire_many_owned(kibibytes).await.ok();
+            Ok((joined(body).await?, Arrived { _room: room }))
         };
         in_time(read).await
     }
@@ -47,7 +54,7 @@ impl Bodies {
 
 /// Ends with a refusal when the body takes too long. Most bodies have come with their heads, and the library hands them over when it
 /// is asked for the second time; so it is asked twice before a timer is set.
-async fn in_time(read: impl Future<Output = Result<Bytes, Failure>>) -> Result<Bytes, Failure> {
+async fn in_time<T>(read: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut read = std::pin::pin!(read);
     let mut is_asked = false;
     let soon = poll_fn(|cx| match read.as_mut().poll(cx) {
@@ -143,7 +150,7 @@ mod tests {
         let unmeasured = Unmeasured(Some(long()));
         assert_eq!(bodies.whole(unmeasured).await.unwrap_err().status, 413);
         let fits = Bytes::from(vec![0; ITEMS_BODY_BYTES]);
-        assert_eq!(bodies.whole(Full::new(fits.clone())).await.unwrap(), fits);
+        assert_eq!(bodies.whole(Full::new(fits.clone())).await.unwrap().0, fits);
         assert_eq!(bodies.0.available_permits(), ITEMS_BODIES_KIBIBYTES);
     }
 

@@ -1,8 +1,8 @@
 //! The test clock of the items: what time it is for them, and how to move it. Only where the server was started with it.
 
 use super::failure::Failure;
+use super::holding::Payload;
 use super::resource::Verb;
-use super::response::Payload;
 use super::{Ask, Door};
 use crate::iso;
 use bytes::Bytes;

@@ -14,6 +14,7 @@ mod failure;
 mod form;
 pub mod fuzzing;
 mod headers;
+mod holding;
 mod keys;
 mod percent;
 mod question;
@@ -23,6 +24,7 @@ mod signature;
 
 pub use keys::{Access, Keys, NotBase64, WELL_KNOWN_KEY, sign};
 
+use crate::account::Accounts;
 use crate::auth::{Failures, UnixSeconds};
 use crate::head::{HOST_ONCE, named_host, names_host_once};
 use crate::health::health;
@@ -38,13 +40,14 @@ use body::Bodies;
 use bytes::{Bytes, BytesMut};
 use failure::Failure;
 use headers::Headers;
+use holding::{Holding, Payload};
 use hyper::header::{ETAG, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use items::{Answer, Command, Refusal, Reply};
 use question::{Question, question};
 use resource::{Resource, Verb};
-use response::{Asked, Payload, Usual};
+use response::{Asked, Usual};
 use signature::{Claim, Denied};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -57,6 +60,7 @@ struct Admitted<'r> {
     headers: Headers<'r>,
     resource: Resource,
     verb: Verb,
+    access: Access,
 }
 
 /// What answers commands: the engine, or in tests something smaller.
@@ -113,6 +117,8 @@ pub struct Door<A> {
     usual: Usual,
     activities: Activities,
     bodies: Bodies,
+    /// What requests and answers hold.
+    accounts: Arc<Accounts>,
     /// Those of the bus, so that one page has all connections.
     pub meters: Arc<Meters>,
     wall: fn() -> UnixSeconds,
@@ -131,6 +137,7 @@ impl<A: Ask> Door<A> {
             usual: Usual::default(),
             activities: Activities::default(),
             bodies: Bodies::default(),
+            accounts: Arc::default(),
             meters: Arc::default(),
             wall: UnixSeconds::now,
             stopping: watch::Sender::new(false),
@@ -203,10 +210,16 @@ impl<A: Ask> Door<A> {
         if head.method == Method::GET && matches!(head.uri.path(), "/health" | "/ready") {
             return Ok(self.health(activity));
         }
-        let Admitted { headers, resource, verb } = self.admitted(head, peer).await?;
+        let Admitted { headers, resource, verb, access } = self.admitted(head, peer).await?;
+        let mut holding = Holding::new(&self.accounts, access);
         let body = match head.method {
             Method::GET | Method::DELETE => Bytes::new(),
-            _ => self.bodies.whole(body).await?,
+            _ => {
+                let (body, _arrived) = self.bodies.whole(body).await?;
+                // As it came, and as what is made of it: a question that waits for its turn, or what a write answers.
+                holding.take(2 * body.len())?;
+                body
+            }
         };
         if resource == Resource::Clock {
             return self.clock(verb, &body, activity.clone()).await;
@@ -228,6 +241,12 @@ impl<A: Ask> Door<A> {
         if let Some(metrics) = index_metrics {
             response.headers_mut().insert(response::INDEX_METRICS, metrics);
         }
+        let bytes = response.body().len();
+        match verb.writes() {
+            true => holding.hold(bytes),
+            false => holding.take(bytes)?,
+        }
+        response.body_mut().charge(holding.into_account());
         Ok(response)
     }
 
@@ -245,7 +264,7 @@ impl<A: Ask> Door<A> {
             return Err(Denied::ReadOnly.into());
         }
         headers.check_consistency()?;
-        Ok(Admitted { headers, resource, verb })
+        Ok(Admitted { headers, resource, verb, access })
     }
 
     /// The answer to a question, as clients are shown it.

@@ -3,11 +3,11 @@
 use super::failure::Failure;
 use super::form::{Facts, Form};
 use super::headers::RANGE;
+use super::holding::Payload;
 use super::resource::Resource;
 use crate::auth::UnixSeconds;
 use crate::limits::DURATION_TEXT_BYTES;
 use bytes::{BufMut, Bytes, BytesMut};
-use http_body_util::Full;
 use hyper::header::{CONTENT_LOCATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::{Response, StatusCode};
 use items::answer::Metrics;
@@ -17,8 +17,6 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-pub type Payload = Full<Bytes>;
 
 pub(super) const ACTIVITY: HeaderName = HeaderName::from_static("x-ms-activity-id");
 pub(super) const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
@@ -108,7 +106,7 @@ impl Usual {
         body: Bytes,
     ) -> Response<Payload> {
         let is_empty = body.is_empty();
-        let mut response = Response::new(Full::new(body));
+        let mut response = Response::new(Payload::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.clone_from(&self.headers);
@@ -147,7 +145,7 @@ impl Usual {
             item_lsn: place.item_lsn?,
             place,
         };
-        let mut response = Response::new(Full::new(document.body.clone()));
+        let mut response = Response::new(Payload::new(document.body.clone()));
         *response.status_mut() = status;
         *response.headers_mut() = self.item.filled(facts)?;
         Some(response)

@@ -25,6 +25,10 @@ impl Ask for Fake {
         let document = Document { body: Bytes::from_static(b"{\"id\":\"1\"}"), etag: "\"e\"".into() };
         let answer = match &command {
             Command::ReadItem { item, .. } if item.id == "missing" => return Err(Refusal::NotFound),
+            Command::Query(query) if query.text == "SELECT * FROM long" => {
+                let values = vec![Bytes::from(vec![b' '; 4 * 1_024 * 1_024])];
+                Answer::Page(Page { values, ..Page::default() })
+            }
             Command::Query(_) | Command::List { .. } | Command::ReadFeed { .. } => {
                 Answer::Page(Page::default())
             }
@@ -372,4 +376,61 @@ async fn reads_that_are_there_together_are_all_asked_before_the_first_is_answere
         assert_eq!(client.read_u8().await.unwrap(), b'H');
     }
     assert_eq!(*at_writes.lock().unwrap(), [3; 3]);
+}
+
+// W-40
+#[tokio::test]
+async fn answers_that_nobody_takes_have_a_total_and_the_next_is_told_to_come_back() {
+    let server = TestServer::default();
+    let query = [("x-ms-documentdb-isquery", "true")];
+    let ask = |who: As, text: &str| {
+        let body = format!(r#"{{"query":"{text}"}}"#);
+        let request = server.request(who, "POST", "/dbs/d/colls/c/docs", &query, &body);
+        let door = Arc::clone(&server.door);
+        async move { door.answer(request, &Peer::new("127.0.0.1:9".parse().unwrap()), false).await }
+    };
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let answer = ask(As::Reader, "SELECT * FROM long").await;
+        if answer.status() != 200 {
+            break answer;
+        }
+        waiting.push(answer);
+        assert!(waiting.len() < 100, "no end");
+    };
+    assert!(waiting.len() * 4 * 1_024 * 1_024 <= CONNECTIONS_BYTES / 2);
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["x-ms-retry-after-ms"], "1000");
+    assert_eq!(ask(As::Reader, "SELECT 1").await.status(), 200, "a little is there for everybody");
+    assert_eq!(ask(As::Owner, "SELECT * FROM long").await.status(), 200, "readers leave the other half");
+    let whole = waiting.pop().unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert!(whole.len() > 4 * 1_024 * 1_024);
+    waiting.clear();
+    assert_eq!(ask(As::Reader, "SELECT * FROM long").await.status(), 200);
+}
+
+// W-40
+#[tokio::test]
+async fn a_body_counts_until_it_is_answered() {
+    let server = TestServer::default();
+    let body = format!(r#"{{"id":"1","x":"{}"}}"#, "x".repeat(1_900_000));
+    let mut held = Vec::new();
+    while server.door.accounts.pooled_bytes() + 4 * body.len() < CONNECTIONS_BYTES / 2 {
+        let mut one = Holding::new(&server.door.accounts, Access::All);
+        one.take(2 * body.len()).unwrap();
+        held.push(one);
+    }
+    let create = || server.request(As::Owner, "POST", "/dbs/d/colls/c/docs", &[KEY], &body);
+    while held.len() < 100 && server.send(create()).await.0 != 429 {
+        let mut one = Holding::new(&server.door.accounts, Access::All);
+        match one.take(2 * body.len()) {
+            Ok(()) => held.push(one),
+            Err(_) => break,
+        }
+    }
+    server.asked();
+    assert_eq!(server.send(create()).await.0, 429);
+    assert!(server.asked().is_empty(), "it is refused before it is asked");
+    held.clear();
+    assert_eq!(server.send(create()).await.0, 201);
 }

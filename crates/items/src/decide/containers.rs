@@ -33,6 +33,7 @@ impl Scene<'_> {
         let number = self.definitions.next;
         let stamp = self.definitions.next_stamp(self.now);
         let definition = Bytes::from(definition.to_text());
+        self.check_room(2 * definition.len() + limits::DEFINITION_COST)?;
         let made = Container::new(
             database,
             number,
@@ -63,6 +64,7 @@ impl Scene<'_> {
         }
         let (definition, _): (Value, Settings) = container::read(body, Some(&before.definition))?;
         let definition = Bytes::from(definition.to_text());
+        self.check_room(2 * definition.len().saturating_sub(before.definition.len()))?;
         let event = Event::ContainerReplaced { container: before.number, definition: definition.clone() };
         let mut after = Container::clone(before);
         after.stamp = self.definitions.next_stamp(self.now);

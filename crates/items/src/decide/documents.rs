@@ -75,6 +75,7 @@ impl Scene<'_> {
             if !is_upsert {
                 return Err(taken("document", &name));
             }
+            self.check_room(body.len().saturating_sub(before.body.len()))?;
             return Ok(self.written(kind, parent, before.number, name, body, Answer::Found));
         }
         let most = if kind == Kind::Function { limits::FUNCTIONS } else { limits::SCRIPTS };
@@ -90,6 +91,7 @@ impl Scene<'_> {
                 limits::USERS
             )));
         }
+        self.check_room(name.len() + body.len() + limits::DEFINITION_COST)?;
         Ok(self.written(kind, parent, self.definitions.next, name, body, Answer::Created))
     }
 
@@ -100,7 +102,16 @@ impl Scene<'_> {
         if self.definitions.documents_of(kind, parent).any(|other| is_other(other)) {
             return Err(taken("document", &name));
         }
+        self.check_room(body.len().saturating_sub(before.body.len()))?;
         Ok(self.written(kind, parent, before.number, name, body, Answer::Found))
+    }
+
+    /// Whether definitions may take so many bytes more. What takes no more is always let in.
+    pub fn check_room(&self, bytes: usize) -> Result<(), Refusal> {
+        match bytes == 0 || self.definitions.has_room(bytes) {
+            true => Ok(()),
+            false => Err(Refusal::DefinitionsFull { most: limits::DEFINITIONS_BYTES }),
+        }
     }
 
     fn delete(&self, kind: Kind, parent: u32, segment: &str) -> Result<Decided, Refusal> {

@@ -209,6 +209,16 @@ impl Definitions {
         })
     }
 
+    /// Whether a definition of so many bytes may be made, or be longer by so many, beside all others.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        // Definitions are made seldom: counting them then is simpler than keeping a sum right through replay.
+        let documents = self.documents.values().map(|document| document.name.len() + document.body.len());
+        // What a definition says is kept beside its text.
+        let containers = self.containers.values().map(|container| 2 * container.definition.len());
+        let held: usize = documents.chain(containers).map(|bytes| bytes + limits::DEFINITION_COST).sum();
+        held.saturating_add(bytes) <= limits::DEFINITIONS_BYTES
+    }
+
     pub fn documents_of(&self, kind: Kind, parent: u32) -> impl Iterator<Item = &Arc<Document>> + Clone {
         self.documents.range((kind, parent, 0)..=(kind, parent, u32::MAX)).map(|(_, document)| document)
     }
