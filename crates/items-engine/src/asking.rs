@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_query_ends_when_nobody_waits_and_what_all_hold_is_one_account() {
-        // W-39, W-38
+        // W-41, W-40
         let all = Arc::new(Queries::default());
         let (first, waiting) = Asking::begin(&all);
         let (second, _other) = Asking::begin(&all);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_query_ends_when_its_time_is_over() {
-        // W-39
+        // W-41
         let (mut asking, _waiting) = Asking::begin(&Arc::default());
         assert_eq!(asking.goes_on(), Ok(()));
         asking.until -= QUERY_TIME;

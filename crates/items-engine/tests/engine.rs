@@ -162,7 +162,7 @@ async fn more_than_is_provisioned_is_refused_until_the_next_second() {
     engine.stop().unwrap();
 }
 
-// W-37
+// W-39
 #[tokio::test]
 async fn a_patch_whose_condition_takes_long_holds_up_nobody_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();

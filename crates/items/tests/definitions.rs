@@ -507,7 +507,7 @@ fn a_list_goes_on_where_it_ended() {
     }
 }
 
-// W-41
+// W-43
 #[test]
 fn definitions_of_the_account_have_a_total_and_what_is_deleted_makes_room() {
     let mut world = World::with("");

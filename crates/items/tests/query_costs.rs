@@ -25,7 +25,7 @@ fn refused(text: &str, parameters: &[(&str, String)], items: &List, why: &str) {
     assert!(refused.contains(why), "{refused}: {text:.80}");
 }
 
-// W-37
+// W-39
 #[test]
 fn a_condition_takes_what_is_left_to_its_request_and_no_more() {
     let item = |text: usize, pattern: &str| {
@@ -50,7 +50,7 @@ fn a_condition_takes_what_is_left_to_its_request_and_no_more() {
     assert_eq!(small.holds(&item(1_000, ""), NOW, &mut steps), Ok(true));
 }
 
-// W-37
+// W-39
 #[test]
 fn a_condition_counts_whatever_it_looks_at() {
     let words = "a ".repeat(100_000);
@@ -90,7 +90,7 @@ fn a_condition_counts_whatever_it_looks_at() {
     }
 }
 
-// W-37
+// W-39
 #[test]
 fn constants_are_computed_beforehand_only_while_that_is_little() {
     // It is read where everything else waits.
@@ -111,7 +111,7 @@ fn constants_are_computed_beforehand_only_while_that_is_little() {
     );
 }
 
-// W-38
+// W-40
 #[test]
 fn what_is_made_of_a_long_text_many_times_is_charged() {
     let items = List::new(vec!["{}".to_owned()]);
@@ -138,7 +138,7 @@ fn what_is_made_of_a_long_text_many_times_is_charged() {
     assert_eq!(few.values, ["3"]);
 }
 
-// W-38
+// W-40
 #[test]
 fn a_row_is_no_longer_than_a_page() {
     let items = List::new(vec!["{}".to_owned()]);
@@ -156,7 +156,7 @@ fn a_row_is_no_longer_than_a_page() {
     }
 }
 
-// W-38
+// W-40
 #[test]
 fn groups_and_distinct_values_are_charged_with_all_that_they_hold() {
     let numbers: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
@@ -196,7 +196,7 @@ impl Watch for Patience {
     }
 }
 
-// W-39
+// W-41
 #[test]
 fn a_query_looks_whether_it_shall_go_on_and_gives_back_what_it_held() {
     let list = vec!["1"; 1_000].join(",");
@@ -218,7 +218,7 @@ fn a_query_looks_whether_it_shall_go_on_and_gives_back_what_it_held() {
     }
 }
 
-// W-38
+// W-40
 #[test]
 fn a_long_parameter_that_is_named_often_is_there_once() {
     let items = List::new(vec![r#"{"x":"aa"}"#.to_owned()]);

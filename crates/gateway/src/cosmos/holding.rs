@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_counts_until_its_last_piece_is_taken_and_comes_whole() {
-        // W-40
+        // W-42
         let accounts = Arc::new(Accounts::new(16 * MEBIBYTE));
         let mut holding = Holding::new(&accounts, Access::ReadOnly);
         let body: Vec<u8> = (0..4 * MEBIBYTE).map(|at| at as u8).collect();
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_told_to_come_back_and_readers_leave_the_other_half() {
-        // W-40
+        // W-42
         let accounts = Arc::new(Accounts::new(16 * MEBIBYTE));
         let take = |access| {
             let mut holding = Holding::new(&accounts, access);

@@ -378,7 +378,7 @@ async fn reads_that_are_there_together_are_all_asked_before_the_first_is_answere
     assert_eq!(*at_writes.lock().unwrap(), [3; 3]);
 }
 
-// W-40
+// W-42
 #[tokio::test]
 async fn answers_that_nobody_takes_have_a_total_and_the_next_is_told_to_come_back() {
     let server = TestServer::default();
@@ -409,7 +409,7 @@ async fn answers_that_nobody_takes_have_a_total_and_the_next_is_told_to_come_bac
     assert_eq!(ask(As::Reader, "SELECT * FROM long").await.status(), 200);
 }
 
-// W-40
+// W-42
 #[tokio::test]
 async fn a_body_counts_until_it_is_answered() {
     let server = TestServer::default();

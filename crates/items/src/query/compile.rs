@@ -460,13 +460,10 @@ impl Compiler<'_> {
             Function::ArrayContains if plans.len() == 2 => {
                 if let Some(Value::Array(values)) = self.known_constant(&plans[0]).as_deref()
                     && !values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)))
+                    && let Some(mut constants) = self.constants_of(values.iter())
                 {
-                    if let Some(mut constants) = self.constants_of(values.iter()) {
-                        constants.never_undefined = true;
-                        return Ok(
-                            self.fold(Expr::InConstants(Box::new(plans.remove(1)), Arc::new(constants)))
-                        );
-                    }
+                    constants.never_undefined = true;
+                    return Ok(self.fold(Expr::InConstants(Box::new(plans.remove(1)), Arc::new(constants))));
                 }
             }
             _ => {}

@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_is_looked_at_grows_with_the_text_and_what_multiplies_is_counted_and_can_be_stopped() {
-        // W-37
+        // W-39
         let looked = |pattern: &str, length: usize, most: usize| {
             let mut looked = 0;
             let matched = Pattern::new(pattern, None).matches(&"a".repeat(length), |bytes| {
