@@ -9,7 +9,7 @@ use super::connection::ConnectionTask;
 use super::link::{Kind, Link};
 use super::management::uuid_of_token;
 use super::session::Wanted;
-use super::settle::tag_of;
+use super::settle::{sent_tag, tag_of};
 use crate::limits::{OUTPUT_BYTES, WAITING_KEPT, WHOLE_MESSAGE_BYTES};
 use amqp::LinkKey;
 use broker::{Delivery, LocalTime, ReceiveMode, State};
@@ -275,7 +275,8 @@ impl<S> ConnectionTask<S> {
     /// Sends one message if the client's window and credit allow.
     fn send_message(&mut self, key: LinkKey, sent: &Sent, found: &StoredMessage) -> bool {
         let is_settled = sent.mode == ReceiveMode::ReceiveAndDelete;
-        let result = self.machine.send(key, &tag_of(sent.delivery.token), is_settled, 0, |out| {
+        let locked = tag_of(sent.delivery.token);
+        let result = self.machine.send(key, sent_tag(&locked, is_settled), is_settled, 0, |out| {
             let sections = Sections::scan(&found.body).map_err(Unshown::from);
             let encoded = sections.and_then(|sections| encode_stamped(out, sent, found, &sections));
             if let Err(error) = encoded {

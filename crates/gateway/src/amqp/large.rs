@@ -4,7 +4,7 @@
 
 use super::connection::ConnectionTask;
 use super::deliver::{Unshown, encode_stamped};
-use super::settle::tag_of;
+use super::settle::{sent_tag, tag_of};
 use amqp::LinkKey;
 use broker::{Command, ReceiveMode};
 use bytes::Bytes;
@@ -43,7 +43,8 @@ impl<S> ConnectionTask<S> {
 
         if !progress.is_begun {
             let is_settled = sent.mode == ReceiveMode::ReceiveAndDelete;
-            match self.machine.begin_stream(key, &tag_of(sent.delivery.token), is_settled, 0) {
+            let locked = tag_of(sent.delivery.token);
+            match self.machine.begin_stream(key, sent_tag(&locked, is_settled), is_settled, 0) {
                 amqp::Sent::Delivery(_) => progress.is_begun = true,
                 amqp::Sent::NoCredit | amqp::Sent::NoWindow => {}
                 amqp::Sent::NotAttached => return self.waiting_deliveries -= 1,

@@ -22,6 +22,12 @@ pub(super) fn tag_of(token: LockToken) -> [u8; 16] {
     token.0.to_be_bytes()
 }
 
+/// The tag that a delivery goes out with, `locked` if it has a lock. One that is settled has an empty tag, for every client
+/// takes sixteen bytes for a lock token; not a null one, for Go wants a tag on each delivery.
+pub(super) fn sent_tag(locked: &[u8; 16], is_settled: bool) -> &[u8] {
+    if is_settled { &[] } else { locked }
+}
+
 fn token_of(tag: &[u8; 16]) -> LockToken {
     LockToken(u128::from_be_bytes(*tag))
 }

@@ -1,6 +1,6 @@
 //! Messages that are no longer in the cache, and messages that are too large for it. The server keeps one megabyte.
 
-use crate::client::{Client, Delivery, body, message};
+use crate::client::{Client, Delivery, body, message, taker};
 use crate::server::{KEY, QUEUE, ROOT, TestServer};
 use amqp::State;
 use amqp::performative::{Flow, Open, Performative, Transfer};
@@ -119,6 +119,20 @@ async fn a_large_message_goes_on_where_the_window_stopped_it() {
     }
     assert!(frames > 200, "{frames}");
     assert!(body(&whole) == large);
+}
+
+#[tokio::test]
+async fn a_large_message_that_is_taken_for_good_has_no_token_either() {
+    // K-2
+    let server = TestServer::new().await;
+    let mut sender = server.admitted().await;
+    sender.sender(0, QUEUE).await;
+    send(&mut sender, &message(&vec![7; 900_000])).await;
+    let mut client = server.admitted().await;
+    client.attached(taker(0, QUEUE)).await;
+    client.credit(0, 0, 1).await;
+    let delivery = client.delivery().await;
+    assert_eq!((delivery.is_settled, &delivery.tag[..]), (true, &b""[..]));
 }
 
 #[tokio::test]
