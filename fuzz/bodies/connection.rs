@@ -133,7 +133,10 @@ impl Door {
             Event::SaslInit { mechanism, .. } => {
                 connection.sasl_outcome(if *mechanism == "PLAIN" { SaslCode::Auth } else { SaslCode::Ok });
             }
-            Event::Attach { link, attach, .. } => {
+            Event::Attach { link, attach, replaced, .. } => {
+                replaced
+                    .iter()
+                    .for_each(|link| assert!(connection.session_of(*link).is_none(), "it is there"));
                 assert!(self.credit.insert(*link, 0).is_none(), "a link is attached twice");
                 match attach.name.len() % 5 {
                     0 => connection.refuse(*link, &Error::new("amqp:not-found", "no")),
@@ -184,6 +187,12 @@ impl Door {
                     connection.settle_outgoing(link, id, id, &State::Accepted);
                 }
             }
+            // One half of them stays until another link or the end of its session takes its place.
+            Event::Leaving { link } if link.0 % 2 == 0 => {
+                connection.end_leaving(*link);
+                self.forget(*link);
+            }
+            Event::Leaving { link } => assert!(!connection.can_send(*link) && !connection.has_settled(*link)),
             Event::Detach { link, .. } => self.forget(*link),
             Event::End { links, .. } => links.iter().for_each(|link| self.forget(*link)),
             Event::Open { .. } | Event::Close { .. } | Event::Closed { .. } => {}

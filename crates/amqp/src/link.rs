@@ -15,6 +15,11 @@ pub(crate) enum Phase {
     /// The client attached; the door has not answered. Its attach is kept to be repeated.
     Undecided(Box<Attach>),
     Attached,
+    /// The client detached it without closing it and has yet to say what became of so many deliveries of it. Nothing more is
+    /// sent on it; our detach is still to come.
+    Leaving {
+        unsettled: usize,
+    },
     /// We wrote our detach and wait for the client's; whatever else comes is ignored.
     Detaching,
 }
@@ -89,6 +94,10 @@ impl Link {
 
     pub(crate) fn is_attached(&self) -> bool {
         matches!(self.phase, Phase::Attached)
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        matches!(self.phase, Phase::Leaving { .. })
     }
 
     pub(crate) fn is_detaching(&self) -> bool {

@@ -183,6 +183,11 @@ impl Session {
     /// Drops what belongs to a link that is gone.
     pub(crate) fn forget_link(&mut self, link: LinkKey) {
         self.unsettled.forget_link(link);
+        self.forget_frames(link);
+    }
+
+    /// Drops what would still be written of a link's deliveries.
+    pub(crate) fn forget_frames(&mut self, link: LinkKey) {
         if self.held.link == Some(link) {
             self.held = Held::default();
         }

@@ -81,6 +81,11 @@ impl Unsettled {
         }
     }
 
+    /// How many deliveries of a link are outstanding.
+    pub(crate) fn count_of(&self, link: LinkKey) -> usize {
+        self.entries.iter().filter(|entry| entry.link == link.0).count()
+    }
+
     pub(crate) fn forget_link(&mut self, link: LinkKey) {
         for entry in self.entries.iter_mut().filter(|entry| entry.link == link.0) {
             entry.link = NONE;

@@ -207,6 +207,11 @@ pub const CERTIFICATE_YEARS: i32 = 10;
 /// From a connection's start to its first accepted claim. Azure allows the same.
 pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long the answer to a detach that does not close waits for the client to settle what it has from the link, which is
+/// forgotten with it. Python settles right behind its detach and would wait for ever for what became of that: long
+/// enough for two frames that leave one after the other, and too short for anybody to mind who waits for the answer.
+pub const LEAVING_GRACE: Duration = Duration::from_millis(200);
+
 /// How long a receiver waits for any session to be free, unless it says itself, and at the longest.
 pub const SESSION_WAIT: Duration = Duration::from_secs(60);
 pub const SESSION_WAIT_MOST: Duration = Duration::from_secs(3_600);

@@ -46,6 +46,16 @@ def test_receive_and_delete_takes_the_message_for_good(broker, client):
     assert client.receive_nothing()
 
 
+def test_what_is_settled_behind_a_detach_is_settled(client):
+    """A-11.25: the detach does not close the link, and the client waits for the answer to its settlement."""
+    client.send(ServiceBusMessage("once"))
+    with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
+        (message,) = receiver.receive_messages(max_wait_time=WAIT_SECONDS)
+        receiver._handler._link.detach()
+        receiver.complete_message(message)
+    assert client.receive_nothing()
+
+
 def test_three_hundred_sends_arrive_in_order(client):
     received = []
     with client.connect() as connection:

@@ -9,6 +9,7 @@ use crate::performative::hot::write_disposition;
 use crate::performative::{Attach, End, Error, Role};
 use crate::session::Session;
 use crate::state::State;
+use std::collections::BTreeSet;
 
 impl Connection {
     /// Accepts an attach: repeats its name, settle modes, source and target, and adds `reply`.
@@ -79,12 +80,14 @@ impl Connection {
     /// Settles deliveries that we sent: the answer to a client's unsettled disposition. They are forgotten, unless the
     /// state is a transient error, after which the client may ask again.
     pub fn settle_outgoing(&mut self, link: LinkKey, first: u32, last: u32, state: &State) {
-        let Some((_, session)) = find(&mut self.links, &mut self.sessions, link) else { return };
+        let Some(link) = self.links.get(link.0).filter(|link| !link.is_detaching()) else { return };
+        let Some(session) = self.sessions.get_mut(link.session) else { return };
         self.out.frame(session.channel, |out| {
             write_disposition(out, Role::Sender, first, Some(last), true, Some(state), false);
         });
         if !state.invites_repetition() {
-            session.unsettled.walk(first, last, true, |_, _, _| {});
+            let (links, leaving) = (&mut self.links, &self.leaving);
+            session.unsettled.walk(first, last, true, |link, _, _| count_settled(links, leaving, link));
             recount(&mut self.weight, session);
         }
     }
@@ -97,10 +100,16 @@ impl Connection {
         first: u32,
         last: u32,
         forget: bool,
-        each: impl FnMut(LinkKey, u32, &[u8; 16]),
+        mut each: impl FnMut(LinkKey, u32, &[u8; 16]),
     ) {
         if let Some(session) = self.sessions.get_mut(session.0) {
-            session.unsettled.walk(first, last, forget, each);
+            let (links, leaving) = (&mut self.links, &self.leaving);
+            session.unsettled.walk(first, last, forget, |link, id, tag| {
+                if forget {
+                    count_settled(links, leaving, link);
+                }
+                each(link, id, tag);
+            });
             recount(&mut self.weight, session);
         }
     }
@@ -126,8 +135,21 @@ impl Connection {
         self.out.frame(session.channel, |out| flow.encode(out));
     }
 
+    /// Whether the client has said of each delivery of a link that is leaving what became of it.
+    pub fn has_settled(&self, link: LinkKey) -> bool {
+        self.links.get(link.0).is_none_or(|link| matches!(link.phase, LinkPhase::Leaving { unsettled: 0 }))
+    }
+
+    /// Answers the detach of a link that is leaving, which is gone then.
+    pub fn end_leaving(&mut self, link: LinkKey) {
+        self.leave(link, None);
+    }
+
     /// Detaches a link from our side. The client's detach is taken in silence.
     pub fn detach(&mut self, link: LinkKey, error: Option<&Error>) {
+        if self.leaving.contains(&link) {
+            return self.leave(link, error);
+        }
         let Some((found, session)) = find(&mut self.links, &mut self.sessions, link) else { return };
         session.forget_link(link);
         recount(&mut self.weight, session);
@@ -147,6 +169,15 @@ impl Connection {
         let links: Vec<LinkKey> = found.links().collect();
         found.forget_handles();
         links.into_iter().for_each(|link| self.drop_link(link));
+    }
+}
+
+/// A delivery is settled. What is left of a link is counted only while it is leaving.
+fn count_settled(links: &mut Keyed<Link>, leaving: &BTreeSet<LinkKey>, link: LinkKey) {
+    if leaving.contains(&link)
+        && let Some(Link { phase: LinkPhase::Leaving { unsettled }, .. }) = links.get_mut(link.0)
+    {
+        *unsettled -= 1;
     }
 }
 

@@ -79,7 +79,13 @@ pub enum Event<'a> {
     /// Our open was written.
     Open { container_id: String, hostname: Option<String>, properties: Value },
     /// Undecided until `accept` or `refuse`. Flows and transfers that the client sends meanwhile are given in order.
-    Attach { link: LinkKey, session: SessionKey, attach: Box<Attach> },
+    Attach {
+        link: LinkKey,
+        session: SessionKey,
+        attach: Box<Attach>,
+        /// A link that was leaving had the handle or the room. It is gone; our detach was written.
+        replaced: Option<LinkKey>,
+    },
     /// On a link that we send on: how many deliveries the client now waits for. An echo was answered; a drain is
     /// answered by `drained`.
     Flow {
@@ -114,6 +120,9 @@ pub enum Event<'a> {
     /// From a client that receives; `outstanding` says what it is about. Unless settled, it waits for
     /// `settle_outgoing`.
     Disposition { session: SessionKey, first: u32, last: u32, settled: bool, state: Option<State> },
+    /// The client detached a link without closing it, and has yet to settle deliveries of it. What it says of them is heard as
+    /// before; nothing more can be sent. Its detach is answered by `end_leaving`.
+    Leaving { link: LinkKey },
     /// The link is gone, by the client's will or because it broke a limit; our detach was written.
     Detach { link: LinkKey, closed: bool, error: Option<Error> },
     /// The session is gone with these links; our end was written.

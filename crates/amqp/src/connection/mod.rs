@@ -27,6 +27,7 @@ use crate::performative::{Close, Error, Open};
 use crate::sasl::{Sasl, SaslCode};
 use crate::session::{Session, Weight};
 use output::Output;
+use std::collections::BTreeSet;
 
 /// How far the connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Connection {
     /// Session keys by channel.
     channels: Vec<u32>,
     links: Keyed<Link>,
+    /// Links that the client has detached and whose deliveries it may still settle.
+    leaving: BTreeSet<LinkKey>,
     /// Bytes of deliveries that are still arriving, over all links.
     arriving_bytes: u64,
     /// What the sessions hold, over all of them.
@@ -96,6 +99,7 @@ impl Connection {
             sessions: Keyed::new(),
             channels: Vec::new(),
             links: Keyed::new(),
+            leaving: BTreeSet::new(),
             arriving_bytes: 0,
             weight: Weight::default(),
             attaches_bytes: 0,

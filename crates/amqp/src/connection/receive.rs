@@ -183,11 +183,9 @@ impl Connection {
             let text = format!("handle {handle} is above {}", self.config.handle_max);
             return Err(Error::new(FRAMING_ERROR, text));
         }
-        let Some(owner) = self.sessions.get_mut(session.0) else { return Ok(None) };
-        if owner.link_at(handle).is_some() {
-            return Err(Error::new(HANDLE_IN_USE, format!("handle {handle} is attached already")));
-        }
         let limit = if self.has_claim { limits::LINKS } else { limits::LINKS_BEFORE_CLAIM };
+        let replaced = self.replace(session, handle, limit)?;
+        let Some(owner) = self.sessions.get_mut(session.0) else { return Ok(None) };
         let kept = attach.clone();
         let key = match self.links.len() < limit {
             true => {
@@ -200,7 +198,23 @@ impl Connection {
         };
         self.attaches_bytes += UNDECIDED_WEIGHT * bytes;
         owner.set_handle(handle, Some(LinkKey(key)));
-        Ok(Some(Event::Attach { link: LinkKey(key), session, attach }))
+        Ok(Some(Event::Attach { link: LinkKey(key), session, attach, replaced }))
+    }
+
+    /// What a client has left it may use again, whether or not our answer is out: its handle, and its place among the links.
+    fn replace(&mut self, session: SessionKey, handle: u32, limit: usize) -> Result<Option<LinkKey>, Error> {
+        let owner = self.sessions.get(session.0).and_then(|owner| owner.link_at(handle));
+        let replaced = match owner {
+            Some(link) if !self.leaving.contains(&link) => {
+                return Err(Error::new(HANDLE_IN_USE, format!("handle {handle} is attached already")));
+            }
+            None if self.links.len() >= limit => self.leaving.first().copied(),
+            link => link,
+        };
+        if let Some(link) = replaced {
+            self.leave(link, None);
+        }
+        Ok(replaced)
     }
 
     fn on_detach<'a>(&mut self, session: SessionKey, detach: Detach) -> Handled<'a> {
@@ -209,6 +223,10 @@ impl Connection {
         let Some(key) = owner.link_at(handle) else {
             return Err(unattached(handle));
         };
+        if !detach.closed && detach.error.is_none() && self.begin_leaving(key) {
+            return Ok(Some(Event::Leaving { link: key }));
+        }
+        let Some(owner) = self.sessions.get_mut(session.0) else { return Ok(None) };
         owner.set_handle(handle, None);
         if self.links.get(key.0).is_some_and(Link::is_detaching) {
             self.drop_link(key);
@@ -217,6 +235,32 @@ impl Connection {
         self.write_detach(key, None);
         self.drop_link(key);
         Ok(Some(Event::Detach { link: key, closed: detach.closed, error: detach.error }))
+    }
+
+    /// Deliveries of a link that was detached, but neither closed nor with an error, are settled as before (AMQP 1.0 part 2,
+    /// 2.7.6). False: there is nothing to settle, so the detach can be answered.
+    fn begin_leaving(&mut self, key: LinkKey) -> bool {
+        let Some(link) = self.links.get_mut(key.0).filter(|link| link.is_attached()) else { return false };
+        let Some(session) = self.sessions.get_mut(link.session) else { return false };
+        let unsettled = session.unsettled.count_of(key);
+        if unsettled == 0 {
+            return false;
+        }
+        (link.phase, link.credit) = (LinkPhase::Leaving { unsettled }, 0);
+        session.forget_frames(key);
+        recount(&mut self.weight, session);
+        self.leaving.insert(key);
+        true
+    }
+
+    /// Writes the detach of a link that is leaving, and forgets it.
+    pub(super) fn leave(&mut self, key: LinkKey, error: Option<&Error>) {
+        let Some(link) = self.links.get(key.0).filter(|link| link.is_leaving()) else { return };
+        if let Some(session) = self.sessions.get_mut(link.session) {
+            session.set_handle(link.handle, None);
+        }
+        self.write_detach(key, error);
+        self.drop_link(key);
     }
 
     fn on_flow<'a>(&mut self, session: SessionKey, flow: Flow<'a>) -> Option<Event<'a>> {
@@ -232,9 +276,11 @@ impl Connection {
             self.drained(drained);
         }
         let owner = self.sessions.get(session.0)?;
-        // A flow may cross our detach, so one for an unknown handle is only about the session.
+        // A flow may cross our detach or come after the client's, so one for an unknown handle is only about the session.
         let link = flow.handle.and_then(|handle| owner.link_at(handle));
-        let link = link.and_then(|key| self.links.get_mut(key.0)).filter(|link| !link.is_detaching());
+        let link = link
+            .and_then(|key| self.links.get_mut(key.0))
+            .filter(|link| !link.is_detaching() && !link.is_leaving());
         let Some(link) = link else {
             if flow.echo {
                 let answer = owner.flow();
@@ -286,6 +332,7 @@ impl Connection {
     /// Forgets a link and all that its session and connection hold for it. Its handle is freed by the caller.
     pub(super) fn drop_link(&mut self, key: LinkKey) {
         let Some(mut link) = self.links.remove(key.0) else { return };
+        self.leaving.remove(&key);
         self.attaches_bytes -= link.attach_bytes;
         self.forget_arriving(link.arriving.take());
         if let Some(session) = self.sessions.get_mut(link.session) {

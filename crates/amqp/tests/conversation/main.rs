@@ -2,6 +2,7 @@
 //! read with the codec half, whose bytes the round-trip and differential tests vouch for.
 
 mod hostile;
+mod leaving;
 mod linking;
 mod opening;
 mod peer;

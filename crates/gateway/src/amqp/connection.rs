@@ -78,6 +78,8 @@ pub(super) struct ConnectionTask<S> {
     pub(super) pending_replies: PendingReplies,
     /// Receivers that wait for a session, and until when.
     pub(super) session_waits: BTreeSet<(Instant, LinkKey)>,
+    /// Links that the client has detached and may still settle deliveries of, and until when.
+    pub(super) leaving: BTreeSet<(Instant, LinkKey)>,
     /// Links that the client receives on.
     pub(super) receivers: u64,
     /// Transactions that were declared before a claim was accepted.
@@ -151,6 +153,7 @@ impl<S> ConnectionTask<S> {
             service: Service::default(),
             pending_replies: PendingReplies::default(),
             session_waits: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             receivers: 0,
             stranger_declares: 0,
             unstored_bytes: 0,
@@ -286,7 +289,11 @@ impl<S> ConnectionTask<S> {
             }
             Event::Flow { link, drain, .. } => self.flow(link, drain),
             Event::Window { .. } => {}
-            Event::Attach { link, session, attach } => self.attach(link, session, &attach),
+            Event::Attach { link, session, attach, replaced } => {
+                self.make_way(&attach.name, replaced);
+                self.attach(link, session, &attach);
+            }
+            Event::Leaving { link } => self.begin_leaving(link),
             Event::TooLarge { link, delivery_id, settled, state } => {
                 if let Some(state @ amqp::State::Transactional { .. }) = state {
                     self.note_transaction(link, state);
@@ -377,6 +384,7 @@ impl<S> ConnectionTask<S> {
             .chain(cut)
             .chain(self.review_at)
             .chain(self.session_waits.first().map(|(until, _)| *until))
+            .chain(self.leaving.first().map(|(until, _)| *until))
             .min()
             .unwrap_or_else(|| Instant::now() + IDLE_LOOK)
     }
@@ -532,6 +540,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     sleep.as_mut().reset(self.deadline());
                 }
             }
+            self.end_leavings();
             self.submit();
             // A socket that always has more would keep the thread for a hundred reads.
             if self.handed_over >= COMMANDS_AT_ONCE {

@@ -21,6 +21,7 @@ use message::delivery::{Stamp, encode};
 use message::overlay::OverlayError;
 use message::sections::Sections;
 use std::collections::VecDeque;
+use tokio::time::Instant;
 
 /// What the door knows of a link that the client receives on.
 #[derive(Debug, Default)]
@@ -40,6 +41,8 @@ pub(super) struct Receiver {
     pub(super) is_draining: bool,
     /// One of the lists of [`Service`] has this link.
     pub(super) is_listed: bool,
+    /// The client has detached it: it gets nothing more, and is forgotten at this time.
+    pub(super) leaving_until: Option<Instant>,
 }
 
 /// Whose turn it is. A link with waiting messages is in one of the lists.
@@ -103,10 +106,12 @@ impl<S> ConnectionTask<S> {
         }
     }
 
-    /// Takes a message of the broker. For a link that is gone there is nothing to do: the lock ends by itself.
+    /// Takes a message of the broker. For a link that is gone or leaving there is nothing to do: the lock ends by itself.
     pub(super) fn queue(&mut self, sent: Sent) {
         let key = LinkKey(sent.link.link);
-        let Some(receiver) = self.receiver(key) else { return };
+        let Some(receiver) = self.receiver(key).filter(|receiver| receiver.leaving_until.is_none()) else {
+            return;
+        };
         receiver.waiting.push_back(sent);
         self.waiting_deliveries += 1;
         let Some(receiver) = self.receiver(key) else { return };

@@ -286,6 +286,9 @@ impl<S> ConnectionTask<S> {
             Kind::Receiver(receiver) => {
                 self.waiting_deliveries -= receiver.waiting.len();
                 self.receivers -= 1;
+                if let Some(until) = receiver.leaving_until {
+                    self.leaving.remove(&(until, key));
+                }
                 self.stop_waiting(key);
                 self.service.unblock();
             }

@@ -14,6 +14,7 @@ mod connection;
 mod deliver;
 mod intake;
 mod large;
+mod leaving;
 mod link;
 mod management;
 mod release;

@@ -142,7 +142,9 @@ impl<S> ConnectionTask<S> {
                 let entity = path.unwrap_or_default();
                 tracing::debug!(%address, link = attach.name, role, entity, "attach");
             }
-            Event::Detach { link, .. } => tracing::debug!(%address, entity = path(link), "detach"),
+            Event::Detach { link, .. } | Event::Leaving { link } => {
+                tracing::debug!(%address, entity = path(link), "detach");
+            }
             Event::Disposition { first, last, settled, state, .. } => {
                 let outcome = outcome(state.as_ref());
                 tracing::debug!(%address, first, last, settled, outcome, "disposition");

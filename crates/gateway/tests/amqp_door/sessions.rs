@@ -36,6 +36,22 @@ async fn fill(client: &mut Client, sessions: &[&str]) {
     }
 }
 
+#[tokio::test]
+async fn a_session_of_a_link_that_leaves_is_free_for_the_next_of_its_name() {
+    //
+    let server = server().await;
+    let mut client = server.admitted().await;
+    fill(&mut client, &["a"]).await;
+    client.attached(session_receiver(0, SESSIONS, "a".into())).await;
+    client.credit(0, 0, 1).await;
+    client.delivery().await;
+    let leave = Performative::Detach(Detach { handle: 0, closed: false, error: None });
+    let again = Performative::Attach(Box::new(session_receiver(0, SESSIONS, "a".into())));
+    client.give(&[leave, again]).await;
+    assert!(matches!(client.next().await.performative, Performative::Detach(Detach { handle: 0, .. })));
+    assert!(client.next().await.accepts());
+}
+
 fn filter_of(attach: &Attach) -> Value {
     attach.source.as_ref().unwrap().filter.clone()
 }

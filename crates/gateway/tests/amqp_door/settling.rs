@@ -1,11 +1,11 @@
 //! What clients say of messages they hold: every answer repeats the outcome that was asked for, and means it.
 
-use crate::client::{Client, Delivery, list, map, message, performatives, symbol};
+use crate::client::{Client, Delivery, body, list, map, message, performatives, receiver, symbol};
 use crate::managing;
 use crate::server::{QUEUE, TestServer};
 use crate::transactions::tokens;
-use amqp::performative::{Disposition, Performative};
-use amqp::{Role, State};
+use amqp::performative::{Detach, Disposition, Performative, Transfer};
+use amqp::{Attach, Role, State};
 use message::Value;
 use otobus_gateway::limits::DISPOSITION_CHANGE_BYTES;
 use std::sync::atomic::Ordering;
@@ -208,6 +208,70 @@ async fn a_message_settled_a_second_time_is_lost() {
     let [State::Accepted, State::Rejected(Some(error))] = states else { panic!("{states:?}") };
     assert_eq!(error.condition, "com.microsoft:message-lock-lost");
     assert!(error.description.unwrap().contains("TrackingId:"));
+}
+
+const LEAVE: Performative<'static> = Performative::Detach(Detach { handle: 1, closed: false, error: None });
+const LEFT: Performative<'static> = Performative::Detach(Detach { handle: 1, closed: true, error: None });
+
+#[tokio::test]
+async fn what_is_settled_behind_a_detach_that_does_not_close_is_answered_before_the_detach() {
+    // Python waits for the answer, and for ever.
+    for (is_one_write, settled) in [(true, false), (false, false), (true, true)] {
+        let server = TestServer::new().await;
+        let (mut client, delivery) = holder(&server).await;
+        let accepted = Performative::Disposition(Disposition {
+            settled,
+            state: Some(State::Accepted),
+            ..Disposition::new(Role::Receiver, delivery.id, delivery.id)
+        });
+        if is_one_write {
+            client.give(&[LEAVE, accepted]).await;
+        } else {
+            client.give(&[LEAVE]).await;
+            assert_eq!(client.said_before_echo().await, []);
+            client.give(&[accepted]).await;
+        }
+        if !settled {
+            let answer = client.next().await.performative;
+            let Performative::Disposition(answer) = answer else { panic!("{answer:?}") };
+            assert_eq!(
+                (answer.first, answer.settled, answer.state),
+                (delivery.id, true, Some(State::Accepted))
+            );
+        }
+        assert_eq!(client.next().await.performative, LEFT);
+        assert_eq!(client.said_so_far().await, [], "once");
+        assert!(left(&server).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_detach_behind_which_nothing_is_settled_is_answered_soon_and_brings_nothing_more() {
+    //
+    let server = TestServer::new().await;
+    let (mut client, _) = holder(&server).await;
+    client.give(&[LEAVE]).await;
+    client.transfer(Transfer { settled: Some(true), ..Transfer::default() }, &message(b"later")).await;
+    assert_eq!(client.next().await.performative, LEFT);
+    let left: Vec<_> = left(&server).await.iter().map(|delivery| body(&delivery.message)).collect();
+    assert_eq!(left, [b"later"], "the first one stays locked");
+}
+
+#[tokio::test]
+async fn a_link_that_leaves_gives_way_to_one_of_its_name_or_on_its_handle() {
+    //
+    let server = TestServer::new().await;
+    for again in [
+        receiver(1, QUEUE),
+        Attach { handle: 2, ..receiver(1, QUEUE) },
+        Attach { handle: 1, ..receiver(2, QUEUE) },
+    ] {
+        let (mut client, _) = holder(&server).await;
+        client.give(&[LEAVE, Performative::Attach(Box::new(again))]).await;
+        assert_eq!(client.next().await.performative, LEFT);
+        assert!(client.next().await.accepts());
+        assert_eq!(client.said_so_far().await, []);
+    }
 }
 
 #[tokio::test]
