@@ -29,7 +29,7 @@ usage: cargo xtask COMMAND
   crash         kills the broker again and again under load and checks what its clients were told
   fuzz          runs fuzz targets and writes fuzz/LEDGER.md (needs a nightly toolchain): TARGET..., --seconds N, --together, --planted, --minimise
   items         speed of the items beside PostgreSQL 15, filters, removal, start, memory: --quick, --only PART
-  mutants       changes the broker, or the gateway, in 200 small ways and runs its tests on each: [broker|gateway], --seed S, --again
+  mutants       changes a crate in 150 to 300 small ways and runs its tests on each: [broker|gateway|entrance|message|amqp|server], --seed S, --part K/N, --again
   sim           runs seeds on fake time and a failing disk: --items, --seeds N, --seed S, --twice, --strict, --planted
   storage       power cuts, failing disks and damage at length; append rate, memory, restarts and space
   start         from exec to the first accepted message, on new and on existing data";

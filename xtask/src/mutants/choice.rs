@@ -80,8 +80,14 @@ pub(super) fn list(subject: &Subject) -> Result<Vec<Mutant>, String> {
     }
     let listed: Value =
         serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo-mutants says: {error}"))?;
-    let mutants = listed.as_array().into_iter().flatten().map(Mutant::read);
-    mutants.collect::<Option<_>>().ok_or_else(|| "cargo-mutants lists something unknown".into())
+    let mut mutants = Vec::new();
+    for mutant in listed.as_array().into_iter().flatten() {
+        let mutant = Mutant::read(mutant).ok_or("cargo-mutants lists something unknown")?;
+        if !tree::is_planted(&mutant)? {
+            mutants.push(mutant);
+        }
+    }
+    Ok(mutants)
 }
 
 /// The same changes for the same seed, and nearly the same when lines have moved.

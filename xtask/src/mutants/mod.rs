@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: small changes are made to the broker or to the doors, and their own tests must notice them.
+//! `cargo xtask mutants`: small changes are made to a crate or to a part of it, and its own tests must notice them.
 //!
 //! Which changes is drawn from a seed: those whose names hash lowest are taken, so that the choice stays nearly the
 //! same while the code changes. All of them are built at once (see tree.rs), so that a change costs one run of the
@@ -15,17 +15,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tests::Suite;
 
-/// Changes that are made.
-const COUNT: usize = 200;
-
 /// What is changed, and what has to notice it.
 #[derive(Debug)]
 struct Subject {
     name: &'static str,
     package: &'static str,
+    /// The folder of the package, and the file in it that every other one can name as `crate`.
+    home: &'static str,
+    top: &'static str,
     /// Where changes are made, and where not: worlds for tests, and bugs for the simulator, are not the product.
     files: &'static [&'static str],
     not_mutated: &'static [&'static str],
+    /// Changes that are made.
+    count: usize,
     /// How many in a hundred must be noticed.
     noticed_percent: usize,
     /// Tests that every change meets, and tests for what those have not noticed.
@@ -35,8 +37,11 @@ struct Subject {
 const BROKER: Subject = Subject {
     name: "broker",
     package: "otobus-broker",
+    home: "crates/broker",
+    top: "src/lib.rs",
     files: &["crates/broker/src/**"],
     not_mutated: &["crates/broker/src/testing.rs", "crates/broker/src/planted.rs"],
+    count: 200,
     noticed_percent: 90,
     suites: &[
         // Not the tests with a million messages, or with every byte of a snapshot.
@@ -53,8 +58,11 @@ const BROKER: Subject = Subject {
 const GATEWAY: Subject = Subject {
     name: "gateway",
     package: "otobus-gateway",
+    home: "crates/gateway",
+    top: "src/lib.rs",
     files: &["crates/gateway/src/amqp/**", "crates/gateway/src/http/**"],
     not_mutated: &["crates/gateway/src/http/tests/**", "crates/gateway/src/**/fuzzing.rs"],
+    count: 200,
     noticed_percent: 85,
     suites: &[
         Suite { name: "lib", skipped: &[], limit: Duration::from_secs(120) },
@@ -66,8 +74,84 @@ const GATEWAY: Subject = Subject {
     ],
 };
 
-const SUBJECTS: [&Subject; 2] = [&BROKER, &GATEWAY];
-const USAGE: &str = "usage: cargo xtask mutants [broker|gateway] [--seed S] [--part K/N] [--again]";
+const MESSAGE: Subject = Subject {
+    name: "message",
+    package: "otobus-message",
+    home: "crates/message",
+    top: "src/lib.rs",
+    files: &["crates/message/src/**"],
+    // A limit is a decision: tests hold the code to it, and not the number to another.
+    not_mutated: &[
+        "crates/message/src/planted.rs",
+        "crates/message/src/limits.rs",
+        "crates/message/src/**/tests.rs",
+    ],
+    count: 300,
+    noticed_percent: 90,
+    // Not the million values: what they tell the oracle tells of fewer in less time.
+    suites: &[
+        Suite { name: "lib", skipped: &[], limit: Duration::from_secs(60) },
+        Suite { name: "oracle", skipped: &[], limit: Duration::from_secs(60) },
+        Suite { name: "corpus", skipped: &[], limit: Duration::from_secs(60) },
+        Suite { name: "properties", skipped: &[], limit: Duration::from_secs(120) },
+    ],
+};
+
+const AMQP: Subject = Subject {
+    name: "amqp",
+    package: "otobus-amqp",
+    home: "crates/amqp",
+    top: "src/lib.rs",
+    files: &["crates/amqp/src/**"],
+    not_mutated: &["crates/amqp/src/limits.rs"],
+    count: 300,
+    noticed_percent: 90,
+    suites: &[
+        Suite { name: "lib", skipped: &[], limit: Duration::from_secs(60) },
+        Suite { name: "conversation", skipped: &[], limit: Duration::from_secs(60) },
+        Suite { name: "codec", skipped: &[], limit: Duration::from_secs(120) },
+    ],
+};
+
+/// What the doors share: who may come in, the sockets, and what is known of places and accounts.
+const ENTRANCE: Subject = Subject {
+    name: "entrance",
+    package: "otobus-gateway",
+    home: "crates/gateway",
+    top: "src/lib.rs",
+    files: &["crates/gateway/src/**"],
+    not_mutated: &[
+        "crates/gateway/src/amqp/**",
+        "crates/gateway/src/http/**",
+        "crates/gateway/src/cosmos/**",
+        "crates/gateway/src/limits.rs",
+        "crates/gateway/src/**/tests.rs",
+        "crates/gateway/src/**/fuzzing.rs",
+    ],
+    count: 150,
+    noticed_percent: 85,
+    suites: GATEWAY.suites,
+};
+
+const SERVER: Subject = Subject {
+    name: "server",
+    package: "otobus",
+    home: "crates/server",
+    top: "src/main.rs",
+    files: &["crates/server/src/**"],
+    not_mutated: &["crates/server/src/limits.rs", "crates/server/src/**/tests.rs"],
+    count: 150,
+    noticed_percent: 80,
+    suites: &[
+        Suite { name: "bin", skipped: &[], limit: Duration::from_secs(60) },
+        Suite { name: "verify", skipped: &[], limit: Duration::from_secs(120) },
+        Suite { name: "doors", skipped: &[], limit: Duration::from_secs(240) },
+        Suite { name: "start_and_stop", skipped: &[], limit: Duration::from_secs(240) },
+    ],
+};
+
+const SUBJECTS: [&Subject; 6] = [&BROKER, &GATEWAY, &ENTRANCE, &MESSAGE, &AMQP, &SERVER];
+const USAGE: &str = "usage: cargo xtask mutants [broker|gateway|entrance|message|amqp|server] [--seed S] [--part K/N] [--again]";
 
 /// What the command line asks for.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +222,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let wanted = Wanted::of(&question)?;
     let Question { subject, seed, part, is_again } = question;
     tree::take()?;
-    let chosen = choose(list(subject)?, seed, COUNT);
+    let chosen = choose(list(subject)?, seed, subject.count);
     println!("{} changes of {}, chosen by seed {seed}", chosen.len(), subject.package);
     let judged = tests::judge(subject, chosen, &wanted)?;
     wanted.remember(judged.missed.iter())?;

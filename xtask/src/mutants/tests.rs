@@ -3,9 +3,11 @@
 use super::choice::Mutant;
 use super::{Subject, Wanted, tree};
 use crate::root::target;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Tests in one program.
 #[derive(Debug)]
 pub(super) struct Suite {
-    /// `lib`, or the name of a file or folder in `tests/`.
+    /// `lib` or `bin` for those within the package, or the name of a file or folder in `tests/`.
     pub(super) name: &'static str,
     pub(super) skipped: &'static [&'static str],
     /// Tests that take longer have been made to hang.
@@ -102,7 +104,7 @@ fn build_switched(
     judged: &mut Judged,
 ) -> Result<Programs, String> {
     loop {
-        tree::switch(subject.package, switched)?;
+        tree::switch(subject, switched)?;
         let faults = match build(subject)? {
             Built::Programs(programs) => return Ok(programs),
             Built::Faults(faults) => faults,
@@ -140,6 +142,7 @@ fn build(subject: &Subject) -> Result<Built, String> {
     for suite in subject.suites {
         match suite.name {
             "lib" => command.arg("--lib"),
+            "bin" => command.arg("--bins"),
             name => command.args(["--test", name]),
         };
     }
@@ -147,9 +150,11 @@ fn build(subject: &Subject) -> Result<Built, String> {
     let (mut programs, mut faults) = (Programs::new(), Vec::new());
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let said: Value = serde_json::from_str(line).map_err(|error| format!("cargo says: {error}"))?;
-        if let Some(program) = said["executable"].as_str() {
-            let is_library = said["target"]["kind"][0] == "lib";
-            let name = if is_library { "lib" } else { said["target"]["name"].as_str().unwrap_or_default() };
+        // Not the program that tests of a program start: it has no tests.
+        let tests = said["executable"].as_str().filter(|_| said["profile"]["test"] == true);
+        if let Some(program) = tests {
+            let kind = said["target"]["kind"][0].as_str().filter(|kind| *kind != "test");
+            let name = kind.or(said["target"]["name"].as_str()).unwrap_or_default();
             programs.insert(name.to_owned(), program.into());
         }
         if said["message"]["level"] == "error" {
@@ -222,7 +227,7 @@ fn missed_by(suite: &Suite, programs: &Programs, mutants: Numbered) -> Result<Nu
 }
 
 fn judge_alone(subject: &Subject, mutant: Mutant, judged: &mut Judged) -> Result<(), String> {
-    tree::change(subject.package, &mutant)?;
+    tree::change(subject, &mutant)?;
     let Built::Programs(programs) = build(subject)? else {
         judged.unviable.push(mutant);
         return Ok(());
@@ -260,7 +265,9 @@ fn run(
 }
 
 fn within(patience: Patience, log: &Path, command: &mut Command) -> Result<Run, String> {
-    let mut child = command.spawn().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    // A group of its own, with the servers that tests start.
+    let mut child =
+        command.process_group(0).spawn().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     let start = Instant::now();
     let (mut said_bytes, mut said_at, mut longest_silence) = (0, start, Duration::ZERO);
     loop {
@@ -277,7 +284,8 @@ fn within(patience: Patience, log: &Path, command: &mut Command) -> Result<Run, 
         }
         let is_late = start.elapsed() > patience.in_all || said_at.elapsed() > patience.silent;
         if is_late || failed.is_some() {
-            let _ = child.kill();
+            let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            let _ = group.map(|group| kill_process_group(group, Signal::KILL));
             let _ = child.wait();
             let end = if failed.is_some() { End::Failed(failed) } else { End::Late };
             return Ok(Run { end, longest_silence });

@@ -4,6 +4,7 @@
 //! change is in force is told by the environment, so one build serves them all. What cannot be switched (a constant,
 //! a function that returns a type without a name, a function in a function) is built alone.
 
+use super::Subject;
 use super::choice::{Mutant, Span};
 use crate::root::{root, target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +53,16 @@ pub(super) fn original() -> PathBuf {
 pub(super) fn take() -> Result<(), String> {
     let mut command = Command::new("git");
     command.current_dir(root()).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]);
-    command.args(["Cargo.toml", "Cargo.lock", "crates", "xtask", "docs", "fuzz/corpus", "console"]);
+    command.args([
+        "Cargo.toml",
+        "Cargo.lock",
+        "crates",
+        "xtask",
+        "docs",
+        "fuzz/bodies",
+        "fuzz/corpus",
+        "console",
+    ]);
     let output = command.output().map_err(|error| format!("cannot run git: {error}"))?;
     let listed = String::from_utf8(output.stdout).map_err(|error| format!("git says: {error}"))?;
     copy(&root(), &original(), listed.split_terminator('\0').map(PathBuf::from))
@@ -111,6 +121,12 @@ fn read(file: &str) -> Result<String, String> {
     std::fs::read_to_string(original().join(file)).map_err(|error| format!("{file}: {error}"))
 }
 
+/// Whether a change is on a line that plants a bug for the fuzzer, which the product never reaches.
+pub(super) fn is_planted(mutant: &Mutant) -> Result<bool, String> {
+    let text = read(&mutant.file)?;
+    Ok(text.lines().nth(mutant.span.start.0 - 1).is_some_and(|line| line.contains("is_planted(")))
+}
+
 /// Whether a change can stand behind a switch, given the others.
 pub(super) fn is_switchable(mutant: &Mutant, others: &[Mutant]) -> Result<bool, String> {
     let Some(function) = mutant.function else {
@@ -133,10 +149,10 @@ pub(super) fn is_switchable(mutant: &Mutant, others: &[Mutant]) -> Result<bool, 
 }
 
 /// Writes the package with these changes behind their switches, by their numbers.
-pub(super) fn switch(package: &str, mutants: &[(usize, Mutant)]) -> Result<(), String> {
+pub(super) fn switch(subject: &Subject, mutants: &[(usize, Mutant)]) -> Result<(), String> {
     restore()?;
-    let home = Path::new("crates").join(package.trim_start_matches("otobus-"));
-    let library = home.join("src/lib.rs");
+    let home = Path::new(subject.home);
+    let top = home.join(subject.top);
     let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
     let manifest = home.join("Cargo.toml");
     // A body that is not used to the end is no reason to refuse a change.
@@ -146,17 +162,17 @@ pub(super) fn switch(package: &str, mutants: &[(usize, Mutant)]) -> Result<(), S
         let here: Vec<_> = mutants.iter().filter(|(_, mutant)| mutant.file == *file).collect();
         files.insert(file.into(), switched(&read(file)?, &here));
     }
-    let text = match files.remove(&library) {
+    let text = match files.remove(&top) {
         Some(text) => text,
-        None => read(&library.to_string_lossy())?,
+        None => read(&top.to_string_lossy())?,
     };
-    files.insert(library, text + SWITCH);
+    files.insert(top, text + SWITCH);
     files.iter().try_for_each(|(file, text)| write(&folder().join(file), text.as_bytes()))
 }
 
 /// Writes the package with one change, for good.
-pub(super) fn change(package: &str, mutant: &Mutant) -> Result<(), String> {
-    switch(package, &[])?;
+pub(super) fn change(subject: &Subject, mutant: &Mutant) -> Result<(), String> {
+    switch(subject, &[])?;
     let text = read(&mutant.file)?;
     let (start, end) = (offset(&text, mutant.span.start), offset(&text, mutant.span.end));
     let changed = [&text[..start], &mutant.replacement, &text[end..]].concat();
