@@ -232,22 +232,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn int(&mut self) -> Result<i32, Malformed> {
-        match self.take_u8()? {
-            code::INT_SMALL => Ok((self.take_u8()? as i8).into()),
-            code::INT => Ok(i32::from_be_bytes(self.fixed()?)),
-            other => self.unexpected("int", other),
-        }
-    }
-
-    pub fn long(&mut self) -> Result<i64, Malformed> {
-        match self.take_u8()? {
-            code::LONG_SMALL => Ok((self.take_u8()? as i8).into()),
-            code::LONG => Ok(i64::from_be_bytes(self.fixed()?)),
-            other => self.unexpected("long", other),
-        }
-    }
-
     /// Milliseconds since the Unix epoch.
     pub fn timestamp(&mut self) -> Result<i64, Malformed> {
         match self.take_u8()? {
@@ -514,6 +498,20 @@ fn compound(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_null_is_taken_where_it_stands_and_nothing_else_is() {
+        let bytes = [code::TRUE, code::NULL, code::FALSE, code::NULL];
+        let mut reader = Reader::new(&bytes);
+        assert!(!reader.null());
+        assert_eq!(reader.optional(Reader::boolean), Ok(Some(true)));
+        assert!(reader.null());
+        assert!(!reader.null());
+        assert_eq!(reader.position(), 2);
+        assert_eq!(reader.optional(Reader::boolean), Ok(Some(false)));
+        assert_eq!(reader.optional(Reader::boolean), Ok(None));
+        assert!(!reader.null() && reader.is_empty());
+    }
 
     #[test]
     fn a_count_that_the_bytes_cannot_hold_is_refused() {

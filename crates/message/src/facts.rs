@@ -391,7 +391,8 @@ mod tests {
         };
         assert_eq!(read(Value::Ulong(7)).unwrap(), "Some(Ulong(7))");
         assert_eq!(read(Value::Binary(vec![1])).unwrap(), "Some(Binary([1]))");
-        assert!(read(Value::Uuid([0; 16])).unwrap().starts_with("Some(Uuid("));
+        let uuid: [u8; 16] = std::array::from_fn(|at| at as u8);
+        assert_eq!(read(Value::Uuid(uuid)).unwrap(), format!("Some(Uuid({uuid:?}))"));
         let wrong =
             FactsError::WrongType { field: Field::MessageId, expected: "string", found: code::INT_SMALL };
         assert_eq!(read(Value::Int(7)), Err(wrong));

@@ -423,6 +423,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_names_and_values_and_the_cost_of_each_entry() {
+        type Step = fn(&mut Overlay, &Value);
+        let mut overlay = Overlay::default();
+        assert_eq!(overlay.held_bytes(), 0);
+        // Constructor and length before a text.
+        let value = Value::String("x".repeat(40));
+        let steps: [(&str, Step, usize); 4] = [
+            ("set", |overlay, value| overlay.set("colour", value).unwrap(), 6 + 42),
+            ("removed", |overlay, _| overlay.remove("size").unwrap(), 4),
+            ("system", |overlay, value| overlay.set_system(SystemProperty::To, value).unwrap(), 42),
+            ("no system", |overlay, _| overlay.set_system(SystemProperty::Label, &Value::Null).unwrap(), 0),
+        ];
+        let mut expected = 0;
+        for (what, step, bytes) in steps {
+            step(&mut overlay, &value);
+            expected += OVERLAY_ENTRY_COST + bytes;
+            assert_eq!(overlay.held_bytes(), expected, "{what}");
+        }
+        overlay.set("size", &value).unwrap();
+        assert_eq!(overlay.held_bytes(), expected + 42, "an entry that is there is changed");
+    }
+
+    #[test]
     fn a_system_property_keeps_its_type() {
         let mut overlay = Overlay::default();
         overlay.set_system(SystemProperty::ContentType, &"text/plain".into()).unwrap();

@@ -322,6 +322,29 @@ mod tests {
         }
     }
 
+    // AMQP 1.0 part 3, 3.2: the same order holds while the body has yet to come.
+    #[test]
+    fn any_two_sections_of_a_front_are_accepted_in_one_order_only() {
+        for first in section::HEADER..section::DATA {
+            for second in section::HEADER..section::DATA {
+                let scanned = Sections::scan_front(&message([first, second, section::DATA]));
+                let expected = (first >= second).then_some(Malformed::SectionOutOfPlace(second.into()));
+                assert_eq!(scanned.err(), expected, "0x{first:02x} before 0x{second:02x}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_section_is_told_and_none_is_zero() {
+        assert_eq!(Sections::default().last_code(), 0);
+        for last in (section::HEADER..section::DATA).chain([section::FOOTER]) {
+            let found = Sections::scan(&message(
+                [section::HEADER, last].into_iter().skip(usize::from(last == section::HEADER)),
+            ));
+            assert_eq!(found.unwrap().last_code(), last);
+        }
+    }
+
     #[test]
     fn descriptors_may_be_wide_or_symbolic_and_the_message_is_then_not_plain() {
         let names = [

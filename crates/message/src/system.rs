@@ -116,6 +116,31 @@ impl SystemProperty {
 mod tests {
     use super::*;
 
+    // ids are of any id type, times are timestamps, what a client reads as a symbol is one; the rest is text.
+    #[test]
+    fn a_value_is_taken_only_in_the_type_that_receivers_expect_in_its_place() {
+        let symbol = |text: &str| Value::Symbol(text.into());
+        let ids = [Value::from("t"), Value::Uuid([1; 16]), Value::Ulong(7), Value::Binary(vec![1])];
+        let others = [symbol("t"), Value::Timestamp(9), Value::Int(7), Value::Null, symbol("é"), "é".into()];
+        for property in SystemProperty::ALL {
+            for value in ids.iter().chain(&others) {
+                let kept = match property {
+                    SystemProperty::MessageId | SystemProperty::CorrelationId => {
+                        ids.contains(value) || matches!(value, Value::String(_))
+                    }
+                    SystemProperty::ScheduledEnqueueTimeUtc => matches!(value, Value::Timestamp(_)),
+                    SystemProperty::ContentType => *value == symbol("t"),
+                    _ => matches!(value, Value::String(_)),
+                };
+                let expected = match (property, value) {
+                    (SystemProperty::ContentType, Value::String(text)) if text == "t" => Some(symbol("t")),
+                    _ => kept.then(|| value.clone()),
+                };
+                assert_eq!(property.typed(value), expected, "{property:?} {value:?}");
+            }
+        }
+    }
+
     // S-203
     #[test]
     fn names_are_found_whatever_their_case() {

@@ -407,6 +407,45 @@ mod tests {
     }
 
     #[test]
+    fn every_type_of_integer_is_one_and_no_other_type() {
+        let seven = [
+            Value::Ubyte(7),
+            Value::Ushort(7),
+            Value::Uint(7),
+            Value::Ulong(7),
+            Value::Byte(7),
+            Value::Short(7),
+            Value::Int(7),
+            Value::Long(7),
+        ];
+        for value in seven {
+            assert_eq!(value.as_integer(), Some(7), "{value:?}");
+        }
+        for value in [Value::Byte(-7), Value::Short(-7), Value::Int(-7), Value::Long(-7)] {
+            assert_eq!(value.as_integer(), Some(-7), "{value:?}");
+        }
+        assert_eq!(Value::Ulong(i64::MAX as u64).as_integer(), Some(i64::MAX));
+        for value in
+            [Value::Ulong(1 << 63), Value::Timestamp(7), Value::Boolean(true), "7".into(), Value::Null]
+        {
+            assert_eq!(value.as_integer(), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_share_a_budget_take_their_nodes_from_it() {
+        let list = Value::List(vec![Value::Int(1), Value::Int(2)]);
+        let mut bytes = Vec::new();
+        list.encode(&mut bytes);
+        let mut left = 7;
+        for rest in [4, 1] {
+            assert_eq!(Reader::new(&bytes).value_within(&mut left), Ok(list.clone()));
+            assert_eq!(left, rest);
+        }
+        assert_eq!(Reader::new(&bytes).value_within(&mut left), Err(Malformed::TooManyNodes));
+    }
+
+    #[test]
     fn many_small_arrays_share_one_budget() {
         let array = Value::Array(Array::of(&Value::Ubyte(0), vec![Value::Ubyte(1); 255]));
         let mut bytes = Vec::new();

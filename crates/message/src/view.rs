@@ -182,6 +182,22 @@ mod tests {
         assert_eq!(system(SystemProperty::SessionId), (None, None));
     }
 
+    #[test]
+    fn a_value_is_given_as_its_bytes_its_text_and_itself() {
+        let label = |view: &View<'_>| {
+            let label = view.system(SystemProperty::Label).unwrap().unwrap();
+            assert_eq!((label.as_str(), label.is_null()), (Some("label"), false));
+            label.bytes().to_vec()
+        };
+        assert_eq!(ask(label).0, [&[code::STRING_8, 5][..], b"label"].concat());
+        let null = |view: &View<'_>| {
+            let null = view.application("null").unwrap().unwrap();
+            assert_eq!((null.as_str(), null.is_null()), (None, true));
+            null.bytes().to_vec()
+        };
+        assert_eq!(ask(null).0, [code::NULL]);
+    }
+
     // S-3
     #[test]
     fn a_senders_dead_letter_source_is_not_believed() {

@@ -168,6 +168,48 @@ mod tests {
     use super::*;
     use crate::codec::Reader;
 
+    // AMQP 1.0 part 1, 1.6: the forms of each width, of which the shortest is written.
+    #[test]
+    fn a_number_takes_its_shortest_form_up_to_its_last_value() {
+        let length = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = Vec::new();
+            write(&mut out);
+            out.len()
+        };
+        for (value, bytes) in [(0, 1), (1, 2), (255, 2), (256, 5), (u32::MAX, 5)] {
+            assert_eq!(length(&|out| write_uint(out, value)), bytes, "{value}");
+        }
+        for (value, bytes) in [(0, 1), (1, 2), (255, 2), (256, 9), (u64::MAX, 9)] {
+            assert_eq!(length(&|out| write_ulong(out, value)), bytes, "{value}");
+        }
+        for (value, is_small) in
+            [(0, true), (127, true), (128, false), (255, false), (-128, true), (-129, false)]
+        {
+            assert_eq!(length(&|out| write_int(out, value)), if is_small { 2 } else { 5 }, "{value}");
+            assert_eq!(length(&|out| write_long(out, value.into())), if is_small { 2 } else { 9 }, "{value}");
+        }
+        for (bytes, head) in [(0, 2), (255, 2), (256, 5)] {
+            let text = "x".repeat(bytes);
+            assert_eq!(length(&|out| write_binary(out, text.as_bytes())), head + bytes, "{bytes}");
+            assert_eq!(length(&|out| write_string(out, &text)), head + bytes, "{bytes}");
+            assert_eq!(length(&|out| write_symbol(out, &text)), head + bytes, "{bytes}");
+        }
+    }
+
+    // the Python client reads a descriptor only as a smallulong.
+    #[test]
+    fn a_descriptor_is_a_smallulong_whenever_it_fits() {
+        let written = |descriptor| {
+            let mut out = Vec::new();
+            write_descriptor(&mut out, descriptor);
+            out
+        };
+        for small in [0, 1, 0x70, 255] {
+            assert_eq!(written(small.into()), [code::DESCRIBED, code::ULONG_SMALL, small]);
+        }
+        assert_eq!(written(256), [code::DESCRIBED, code::ULONG, 0, 0, 0, 0, 0, 0, 1, 0]);
+    }
+
     #[test]
     fn a_small_list_grows_into_a_large_one() {
         for length in [0_usize, 100, 251, 252, 253, 254, 300] {
