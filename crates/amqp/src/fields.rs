@@ -146,6 +146,22 @@ mod tests {
     }
 
     #[test]
+    fn an_encoded_field_ends_where_the_next_one_begins() {
+        let mut bytes = Vec::new();
+        codec::write_small_list(&mut bytes, 3, |out| {
+            codec::write_string(out, "one");
+            codec::write_null(out);
+            codec::write_uint(out, 7);
+        });
+        let mut nodes = 10;
+        let mut fields = Fields::open(&mut Reader::new(&bytes), &mut nodes).unwrap();
+        assert_eq!(fields.encoded(), Ok(Some(&[code::STRING_8, 3, b'o', b'n', b'e'][..])));
+        assert_eq!(fields.encoded(), Ok(None));
+        assert_eq!(fields.encoded(), Ok(Some(&[code::UINT_SMALL, 7][..])));
+        assert_eq!(fields.encoded(), Ok(None), "it was left out");
+    }
+
+    #[test]
     fn values_of_one_frame_share_one_budget() {
         // P6
         let mut bytes = Vec::new();

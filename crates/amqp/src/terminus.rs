@@ -151,6 +151,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_target_has_the_address_that_was_asked_for_and_a_coordinator_has_none() {
+        let target = |address: Option<&str>| {
+            AnyTarget::Target(Target { address: address.map(Into::into), ..Target::default() })
+        };
+        assert_eq!(target(Some("q1")).address(), Some("q1"));
+        assert_eq!(target(Some("")).address(), Some(""));
+        assert_eq!(target(None).address(), None);
+        assert_eq!(AnyTarget::Coordinator(Coordinator::default()).address(), None);
+    }
+
+    #[test]
     fn a_described_filter_comes_back_in_its_shape() {
         // Go sends and needs a described value, .NET a plain one, next-session a null.
         let key = || Value::Symbol("com.microsoft:session-filter".into());

@@ -177,6 +177,7 @@ mod tests {
         let mut unsettled = with([1, 2]);
         unsettled.push(3, LinkKey(4), b"short");
         unsettled.forget_link(LINK);
+        assert_eq!(unsettled.live, 1);
         let mut seen = Vec::new();
         unsettled.walk(0, 9, false, |link, id, tag| seen.push((link, id, *tag)));
         assert_eq!(seen, [(LinkKey(4), 3, *b"short\0\0\0\0\0\0\0\0\0\0\0")]);

@@ -17,7 +17,6 @@ impl Connection {
         let Some((link, session)) = find(&mut self.links, &mut self.sessions, link) else { return };
         let LinkPhase::Undecided(attach) = &mut link.phase else { return };
         let mut echo = Attach {
-            role: link.role,
             source: attach.source.take(),
             target: attach.target.take(),
             snd_settle_mode: attach.snd_settle_mode,

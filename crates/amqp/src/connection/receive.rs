@@ -313,7 +313,6 @@ impl Connection {
         let Some(session) = self.sessions.get(link.session) else { return };
         if let LinkPhase::Undecided(attach) = &link.phase {
             let refusal = Attach {
-                role: link.role,
                 source: None,
                 target: None,
                 snd_settle_mode: attach.snd_settle_mode,

@@ -235,6 +235,21 @@ fn an_answer_that_the_client_could_not_take_closes_the_connection() {
 }
 
 #[test]
+fn an_answer_may_fill_the_clients_frame_to_its_last_byte() {
+    let mut longest = 0;
+    for length in 256..600 {
+        let mut peer = Peer::begun(Open { max_frame_size: 512, ..open("c") }, 10);
+        let link = peer.attach(Attach { name: "n".repeat(length), ..sender(0) });
+        peer.server.accept(link, otobus_amqp::AttachReply::default());
+        if peer.server.output().is_empty() {
+            break;
+        }
+        longest = peer.server.output().len();
+    }
+    assert_eq!(longest, 512);
+}
+
+#[test]
 fn strangers_have_few_sessions_and_links_and_a_claim_lifts_that() {
     let sessions = limits::SESSIONS_BEFORE_CLAIM;
     let mut peer = Peer::stranger(open("c"));
@@ -296,6 +311,45 @@ fn a_delivery_without_an_id_or_on_the_wrong_link_closes_the_connection() {
     peer.receiver(0, 10);
     peer.transfer(first_transfer(), b"a");
     peer.assert_closed("amqp:not-allowed");
+}
+
+// AMQP 1.0 part 2, 2.8.7
+#[test]
+fn a_delivery_tag_of_32_bytes_is_taken_and_of_33_closes_the_connection() {
+    for (length, is_taken) in [(0, true), (31, true), (32, true), (33, false), (64, false)] {
+        let mut peer = Peer::ready();
+        peer.sender(0, 10, 1000);
+        peer.transfer(Transfer { delivery_tag: Some(&[7; 64][..length]), ..first_transfer() }, b"a");
+        match is_taken {
+            true => assert!(matches!(peer.event(), Event::Transfer { tag, .. } if tag.len() == length)),
+            false => peer.assert_closed("amqp:invalid-field"),
+        }
+    }
+}
+
+#[test]
+fn unfinished_bytes_are_taken_to_the_limit_and_no_further() {
+    for (is_friend, limit) in
+        [(false, limits::UNFINISHED_BYTES_BEFORE_CLAIM), (true, limits::UNFINISHED_BYTES)]
+    {
+        let mut peer = Peer::stranger(open("c"));
+        peer.begin(0, 1);
+        peer.events();
+        if is_friend {
+            peer.server.authenticated();
+        }
+        let link = peer.sender(0, 10, u64::MAX);
+        let part = limit / 2048;
+        for _ in 0..limit / part {
+            peer.transfer(Transfer { more: true, ..first_transfer() }, &vec![0; part as usize]);
+            assert!(matches!(peer.event(), Event::Transfer { .. }));
+        }
+        peer.transfer(Transfer { more: true, ..first_transfer() }, &vec![0; (limit % part) as usize]);
+        assert!(matches!(peer.event(), Event::Transfer { .. }), "of a friend: {is_friend}");
+        assert_eq!(peer.server.arriving_bytes(), limit);
+        peer.transfer(Transfer { more: true, ..first_transfer() }, b"x");
+        assert!(matches!(peer.event(), Event::Detach { link: gone, .. } if gone == link));
+    }
 }
 
 #[test]
@@ -360,6 +414,32 @@ fn a_message_far_beyond_its_maximum_costs_its_link() {
         Event::Detach { link: gone, error: Some(reason), .. }
             if gone == link && reason.condition == "amqp:link:message-size-exceeded"
     ));
+}
+
+#[test]
+fn what_is_discarded_of_a_message_has_a_limit_that_may_be_reached() {
+    let maximum = 10;
+    for (beyond, is_too_much) in [(0, false), (1, true)] {
+        let mut peer = Peer::ready();
+        let link = peer.sender(0, 10, maximum);
+        let mut left = maximum + limits::DISCARDED_BYTES + beyond;
+        let chunk = vec![0; 60 * 1024];
+        let mut last = None;
+        while left > 0 {
+            let count = left.min(chunk.len() as u64);
+            left -= count;
+            peer.transfer(Transfer { more: left > 0, ..first_transfer() }, &chunk[..count as usize]);
+            last = peer.events().pop();
+        }
+        match is_too_much {
+            true => {
+                assert!(matches!(last, Some(Event::Detach { link: gone, .. }) if gone == link), "{last:?}")
+            }
+            false => {
+                assert!(matches!(last, Some(Event::TooLarge { link: of, .. }) if of == link), "{last:?}")
+            }
+        }
+    }
 }
 
 #[test]

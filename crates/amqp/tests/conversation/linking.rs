@@ -34,6 +34,40 @@ fn an_accepted_attach_is_an_echo_with_our_role() {
     }
 }
 
+// AMQP 1.0 part 2, 2.7.3: who sends names the delivery-count that it starts from; the other leaves it out.
+#[test]
+fn an_answer_repeats_the_modes_and_names_a_count_only_where_we_send() {
+    for (asked, role, count) in [(receiver(1), Role::Sender, Some(0)), (sender(1), Role::Receiver, None)] {
+        let snd_settle_mode = Some(SenderSettleMode::Settled);
+        let rcv_settle_mode = Some(ReceiverSettleMode::Second);
+        let asked = Attach { snd_settle_mode, rcv_settle_mode, ..asked };
+        let expected = Attach { role, initial_delivery_count: count, ..asked.clone() };
+        let mut peer = Peer::ready();
+        let link = peer.attach(asked.clone());
+        peer.server.accept(link, AttachReply::default());
+        assert_eq!(attach_reply(&mut peer), expected);
+        let mut peer = Peer::ready();
+        let link = peer.attach(asked);
+        peer.server.refuse(link, &error("amqp:not-found"));
+        assert_eq!(attach_reply(&mut peer), Attach { source: None, target: None, ..expected });
+    }
+}
+
+#[test]
+fn credit_is_granted_only_on_an_attached_link_that_the_client_sends_on() {
+    let mut peer = Peer::ready();
+    let receiving = peer.receiver(1, 5);
+    let detaching = peer.sender(2, 3, 1000);
+    peer.server.detach(detaching, None);
+    let undecided = peer.attach(sender(0));
+    peer.server.output().clear();
+    for (link, left) in [(receiving, 5), (detaching, 3), (undecided, 0)] {
+        peer.server.grant(link, 10);
+        assert_eq!(peer.server.credit_left(link), left);
+    }
+    assert_eq!(peer.performatives(), []);
+}
+
 #[test]
 fn the_first_credit_follows_the_attach_in_the_same_output() {
     //

@@ -1,6 +1,7 @@
 //! SASL, open, begin, heartbeats, end and close.
 
 use crate::peer::{Peer, error, receiver};
+use message::Value;
 use otobus_amqp::frame::{self, AMQP_HEADER, EMPTY, SASL_HEADER};
 use otobus_amqp::performative::{Begin, Close, End, Open, Performative};
 use otobus_amqp::sasl::Sasl;
@@ -50,6 +51,8 @@ fn everything_may_be_pipelined_before_the_sasl_outcome() {
     let Performative::Begin(begin) = &written[1].performative else { panic!("{written:?}") };
     assert_eq!((written[1].channel, begin.remote_channel, begin.handle_max), (1, Some(1), 255));
     assert!(begin.incoming_window >= 2048);
+    assert_eq!(begin.next_outgoing_id, 1, "zero is taken for nothing");
+    assert_eq!(begin.outgoing_window, otobus_amqp::limits::OUTGOING_WINDOW);
 }
 
 #[test]
@@ -211,6 +214,37 @@ fn a_peer_is_given_up_after_two_silent_periods() {
     peer.server.heartbeat(deadline);
     peer.assert_closed("amqp:connection:forced");
     assert_eq!(peer.server.next_deadline(), None);
+}
+
+#[test]
+fn without_a_time_out_of_ours_nobody_is_given_up() {
+    let mut peer = Peer::of(Config { idle_time_out: 0, ..Config::default() });
+    assert_eq!(peer.server.next_deadline(), None);
+    peer.server.heartbeat(u64::MAX / 2);
+    assert!(!peer.server.is_closed());
+    assert_eq!(peer.events(), []);
+}
+
+#[test]
+fn our_open_says_what_is_configured() {
+    let properties = Value::Map(vec![(Value::Symbol("product".into()), "a product".into())]);
+    for (idle_time_out, told) in [(0, None), (7_000, Some(7_000))] {
+        let config = Config {
+            container_id: "somebody".into(),
+            properties: properties.clone(),
+            idle_time_out,
+            ..Config::default()
+        };
+        let mut peer = Peer::of(config);
+        peer.raw(&AMQP_HEADER);
+        peer.give(0, Performative::Open(Box::new(Open { container_id: "c".into(), ..Open::default() })));
+        peer.events();
+        let out = std::mem::take(peer.server.output());
+        *peer.server.output() = out.strip_prefix(&AMQP_HEADER).unwrap().to_vec();
+        let Performative::Open(open) = peer.performatives().remove(0) else { panic!() };
+        assert_eq!((open.container_id.as_str(), open.idle_time_out), ("somebody", told));
+        assert_eq!(open.properties, properties);
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The client receives: our transfers, its dispositions, drain and windows.
 
 use crate::peer::{Peer, Written, error, receiver};
-use otobus_amqp::limits::LINK_COST;
-use otobus_amqp::performative::{Disposition, End, Flow, Open, Performative};
+use otobus_amqp::limits::{LINK_COST, SESSION_COST, UNDECIDED_WEIGHT, UNSETTLED_COST};
+use otobus_amqp::performative::{Attach, Disposition, End, Flow, Open, Performative};
 use otobus_amqp::{AttachReply, Event, LinkKey, Role, Sent, SessionKey, State};
 
 fn outstanding(peer: &mut Peer, session: SessionKey, first: u32, last: u32, forget: bool) -> Vec<u32> {
@@ -466,6 +466,74 @@ fn every_end_of_a_link_or_its_session_gives_back_what_it_was_counted_for() {
                 peer.events();
             }
             assert_eq!(held_bytes(&mut peer), before, "{what} of a link that is accepted: {is_accepted}");
+        }
+    }
+}
+
+// P7
+#[test]
+fn what_is_held_is_counted_by_its_kind() {
+    let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+    let mut peer = Peer::begun(open, 1);
+    let empty = held_bytes(&mut peer);
+    peer.begin(1, 1);
+    peer.events();
+    assert_eq!(held_bytes(&mut peer), empty + SESSION_COST);
+
+    // An attach counts as it was understood until it is answered, and as its names from then on.
+    let (mut costs, mut links) = (Vec::new(), Vec::new());
+    for (handle, name) in [(1, "n".to_owned()), (2, "n".repeat(101))] {
+        let before = held_bytes(&mut peer);
+        let link = peer.attach(Attach { name, ..receiver(handle) });
+        let undecided = held_bytes(&mut peer) - before - LINK_COST;
+        peer.server.accept(link, AttachReply::default());
+        let decided = held_bytes(&mut peer) - before - LINK_COST;
+        assert_eq!(undecided, UNDECIDED_WEIGHT * decided);
+        costs.push(decided);
+        links.push(link);
+    }
+    assert_eq!(costs[1] - costs[0], 100);
+
+    let first = links[0];
+    peer.give(0, Performative::Flow(window_flow(1, 1)));
+    peer.events();
+    let before = held_bytes(&mut peer);
+    assert_eq!(peer.deliver(first, b"small"), Sent::Delivery(1));
+    assert_eq!(held_bytes(&mut peer), before + UNSETTLED_COST);
+    assert_eq!(peer.server.held_frames_bytes(), 0);
+    peer.give(0, Performative::Flow(Flow { next_incoming_id: Some(2), ..window_flow(1, 1) }));
+    peer.events();
+    assert_eq!(peer.deliver(first, &[1; 2_000]), Sent::Delivery(2));
+    let waiting = peer.server.held_frames_bytes();
+    assert!((1_500..4_000).contains(&waiting), "all but one frame of 512 bytes: {waiting}");
+    assert_eq!(held_bytes(&mut peer), before + 2 * UNSETTLED_COST + waiting);
+    peer.give(0, Performative::Flow(Flow { next_incoming_id: Some(3), ..window_flow(1, 100) }));
+    peer.events();
+    assert_eq!(peer.server.held_frames_bytes(), 0);
+    assert_eq!(held_bytes(&mut peer), before + 2 * UNSETTLED_COST);
+}
+
+#[test]
+fn every_frame_of_a_message_names_its_session_and_its_link() {
+    for settled in [false, true] {
+        let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+        let mut peer = Peer::begun(open, 5000);
+        peer.begin(3, 5000);
+        peer.events();
+        peer.give(3, Performative::Attach(Box::new(receiver(2))));
+        let Event::Attach { link, .. } = peer.event() else { panic!() };
+        peer.server.accept(link, AttachReply::default());
+        peer.give(3, Performative::Flow(window_flow(2, 5000)));
+        peer.events();
+        peer.server.output().clear();
+        let _ = peer.server.send(link, b"tag", settled, 0, |out| out.extend_from_slice(&[1; 2_000]));
+        let _ = peer.server.begin_stream(link, b"tag", settled, 0);
+        let _ = peer.server.stream(link, &[1; 2_000], true);
+        let written = peer.written();
+        assert_eq!(written.len(), 10);
+        for frame in written {
+            let Performative::Transfer(transfer) = frame.performative else { panic!("{frame:?}") };
+            assert_eq!((frame.channel, transfer.handle, transfer.settled), (3, 2, Some(settled)));
         }
     }
 }

@@ -199,6 +199,35 @@ fn an_echo_is_answered() {
     assert_eq!((session.handle, session.echo), (None, false));
 }
 
+// P7
+#[test]
+fn what_the_door_has_passed_on_is_held_no_longer() {
+    let mut peer = Peer::ready();
+    let (one, two) = (peer.sender(0, 100, 10_000), peer.sender(1, 100, 10_000));
+    let before = peer.server.held_bytes();
+    let more = |peer: &mut Peer, handle, bytes: usize, expected| {
+        peer.transfer(Transfer { handle, more: true, ..transfer(handle) }, &vec![1; bytes]);
+        peer.events();
+        assert_eq!(peer.server.arriving_bytes(), expected);
+        assert_eq!(peer.server.held_bytes() - before, 2 * expected as usize, "vectors grow by doubling");
+    };
+    more(&mut peer, 0, 500, 500);
+    more(&mut peer, 1, 300, 800);
+    for (link, passed_on, left) in [(one, 200, 600), (one, 200, 600), (one, 500, 300), (two, 100, 200)] {
+        peer.server.passed_on(link, passed_on);
+        assert_eq!(peer.server.arriving_bytes(), left);
+    }
+    more(&mut peer, 0, 70, 270);
+    peer.transfer(Transfer { more: false, ..transfer(0) }, b"end");
+    peer.events();
+    assert_eq!(peer.server.arriving_bytes(), 200, "what the other link holds");
+    peer.server.passed_on(one, 600);
+    assert_eq!(peer.server.arriving_bytes(), 200, "nothing arrives on the first");
+    peer.detach(1);
+    peer.events();
+    assert_eq!(peer.server.arriving_bytes(), 0);
+}
+
 // P7: what is held for a delivery that has not ended is given back by whatever ends it.
 #[test]
 fn every_end_of_an_unfinished_delivery_gives_its_bytes_back() {

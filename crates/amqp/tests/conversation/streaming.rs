@@ -1,8 +1,8 @@
 //! The client receives a message that the server never has whole.
 
-use crate::peer::{Peer, Written, error};
+use crate::peer::{Peer, Written, error, receiver};
 use otobus_amqp::performative::{Flow, Open, Performative};
-use otobus_amqp::{Event, LinkKey, Sent};
+use otobus_amqp::{AttachReply, Event, LinkKey, Sent};
 
 const TAG: [u8; 16] = [7; 16];
 
@@ -52,6 +52,25 @@ fn pieces_become_one_delivery() {
     assert_eq!(written.iter().flat_map(|(_, _, payload)| *payload).copied().collect::<Vec<u8>>(), message);
     assert_eq!(peer.server.stream(link, b"more", true), None, "it has ended");
     assert_eq!(peer.deliver(link, b"next"), Sent::Delivery(2));
+}
+
+//
+#[test]
+fn a_stream_is_remembered_unless_it_is_settled_or_its_link_is_untracked() {
+    for (settled, untracked) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut peer = Peer::ready();
+        let link = peer.attach(receiver(0));
+        peer.server.accept(link, AttachReply { untracked, ..AttachReply::default() });
+        peer.credit(0, 5);
+        peer.events();
+        let session = peer.server.session_of(link).unwrap();
+        assert_eq!(peer.server.begin_stream(link, &TAG, settled, 0), Sent::Delivery(1));
+        assert_eq!(peer.server.stream(link, b"message", true), Some(7));
+        let mut known = Vec::new();
+        peer.server.outstanding(session, 0, 100, false, |_, id, tag| known.push((id, *tag)));
+        let expected = if settled || untracked { vec![] } else { vec![(1, TAG)] };
+        assert_eq!(known, expected, "settled: {settled}, untracked: {untracked}");
+    }
 }
 
 #[test]
