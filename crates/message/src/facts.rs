@@ -510,6 +510,26 @@ mod tests {
         );
     }
 
+    // AMQP 1.0 part 3, 3.2.10: annotation keys are symbols or ulongs; clients also write strings.
+    #[test]
+    fn annotations_have_keys_of_three_types() {
+        for section in [0x71, 0x72, 0x78] {
+            for (key, is_taken) in [
+                (Value::Symbol("k".into()), true),
+                ("k".into(), true),
+                (Value::Ulong(0), true),
+                (Value::Ulong(7), true),
+                (Value::Ulong(u64::MAX), true),
+                (Value::Uint(7), false),
+                (Value::Null, false),
+            ] {
+                let bytes = message(&[(section, Value::Map(vec![(key.clone(), Value::Int(1))]))]);
+                let facts = Facts::read(&bytes, &Sections::scan(&bytes).unwrap());
+                assert_eq!(facts.is_ok(), is_taken, "{section:x} {key:?}: {facts:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_a_receiver_could_not_decode_is_refused() {
         let mut bytes = message(&[(0x74, Value::Map(vec![("k".into(), Value::List(vec!["text".into()]))]))]);

@@ -207,6 +207,7 @@ mod tests {
             [symbolic_data(b"one"), footer.clone()].concat(),
             [sequence.clone(), sequence.clone()].concat(),
             [value.clone(), footer.clone()].concat(),
+            described(0x76, &Value::List(vec![Value::Null; 3])),
             described_value,
             described(0x77, &Value::Null),
             footer.clone(),
@@ -217,6 +218,7 @@ mod tests {
             [value.clone(), value].concat(),
             [data(b"one"), described(0x70, &Value::List(vec![]))].concat(),
             described(0x75, &"text".into()),
+            described(0x76, &Value::Map(vec![])),
             described(0x78, &Value::List(vec![])),
             described(0x79, &Value::Null),
             short_count,
@@ -239,7 +241,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(verdicts, [13, 9]);
+        assert_eq!(verdicts, [14, 10]);
         assert!(judged > 10_000, "{judged}");
     }
 
@@ -279,6 +281,23 @@ mod tests {
             let found = Sections::scan_front(&message[..cut]);
             assert_eq!(found.is_ok(), cut >= body_at, "cut at {cut}");
             assert!(found.is_err() || found.unwrap().scanned as usize == front().len());
+        }
+    }
+
+    #[test]
+    fn a_footer_is_taken_to_the_limit_of_all_properties_and_no_further() {
+        let footer = |size: u32| {
+            let mut out = Vec::new();
+            write_descriptor(&mut out, section::FOOTER.into());
+            out.push(code::MAP_32);
+            out.extend_from_slice(&size.to_be_bytes());
+            out
+        };
+        for (size, expected) in [
+            (PROPERTIES_BYTES, Ok(())),
+            (PROPERTIES_BYTES + 1, Err(Malformed::TooLarge(PROPERTIES_BYTES as usize + 1))),
+        ] {
+            assert_eq!(Rest::after(&Sections::default()).take(&footer(size)), expected);
         }
     }
 

@@ -335,6 +335,18 @@ mod tests {
     }
 
     #[test]
+    fn a_body_is_of_the_kind_of_its_sections() {
+        for (codes, kind) in [
+            (vec![section::FOOTER], BodyKind::Absent),
+            (vec![section::DATA; 2], BodyKind::Data),
+            (vec![section::SEQUENCE; 2], BodyKind::Sequence),
+            (vec![section::VALUE], BodyKind::Value),
+        ] {
+            assert_eq!(Sections::scan(&message(codes)).unwrap().body_kind, kind);
+        }
+    }
+
+    #[test]
     fn the_last_section_is_told_and_none_is_zero() {
         assert_eq!(Sections::default().last_code(), 0);
         for last in (section::HEADER..section::DATA).chain([section::FOOTER]) {
@@ -370,6 +382,10 @@ mod tests {
                 assert_eq!((section.code, section.is_plain), (code, false), "{name}");
                 assert_eq!(&bytes[section.span.value as usize..], &plain[3..]);
                 assert!(!Sections::scan(&bytes).unwrap().is_plain);
+                let front = |front: &[u8]| Sections::scan_front(&[front, &empty(section::DATA)].concat());
+                if code < section::DATA {
+                    assert!(front(&plain).unwrap().is_plain && !front(&bytes).unwrap().is_plain, "{name}");
+                }
             }
         }
     }

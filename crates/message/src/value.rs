@@ -407,6 +407,19 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_nest_to_the_limit_and_no_deeper_whether_a_value_is_read_or_only_checked() {
+        let nested = |depth: u32| {
+            let mut bytes = [code::DESCRIBED, code::ULONG_SMALL, 9].repeat(depth as usize);
+            bytes.push(code::NULL);
+            bytes
+        };
+        for (depth, expected) in [(VALUE_DEPTH, Ok(())), (VALUE_DEPTH + 1, Err(Malformed::TooDeep))] {
+            assert_eq!(Value::decode(&nested(depth)).map(drop), expected);
+            assert_eq!(Reader::new(&nested(depth)).check(), expected);
+        }
+    }
+
+    #[test]
     fn every_type_of_integer_is_one_and_no_other_type() {
         let seven = [
             Value::Ubyte(7),

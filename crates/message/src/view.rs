@@ -239,5 +239,11 @@ mod tests {
     #[test]
     fn the_time_to_live_is_what_the_sender_asked_for() {
         assert_eq!(ask(|view| view.time_to_live().unwrap()).0, None);
+        let mut stored = Vec::new();
+        write_descriptor(&mut stored, 0x70);
+        Value::List(vec![Value::Null, Value::Null, Value::Uint(60_000)]).encode(&mut stored);
+        let sections = Sections::scan(&stored).unwrap();
+        let view = View { stored: &stored, sections: &sections, overlay: None };
+        assert_eq!(view.time_to_live(), Ok(Some(60_000)));
     }
 }

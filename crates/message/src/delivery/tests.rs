@@ -368,6 +368,18 @@ fn an_overlay_changes_system_properties_where_they_lie() {
     assert_eq!(sources, [&(symbol("x-opt-deadletter-source"), Value::from("stamp"))]);
 }
 
+// S-3: the bytes of the sender are the receiver's, also where a value stands in a longer form than it needs.
+#[test]
+fn an_overlay_that_changes_annotations_leaves_the_properties_byte_for_byte() {
+    let mut overlay = Overlay::default();
+    overlay.set_system(SystemProperty::PartitionKey, &"new".into()).unwrap();
+    let mut wide = vec![code::DESCRIBED, code::ULONG_SMALL, 0x73, code::LIST_32, 0, 0, 0, 11, 0, 0, 0, 1];
+    wide.extend_from_slice(&[code::STRING_32, 0, 0, 0, 2, b'i', b'd']);
+    let stored = [wide.clone(), body()].concat();
+    let (out, sections) = deliver(&stored, &stamp(), Some(&overlay));
+    assert_eq!(sections.properties.bytes(&out), wide);
+}
+
 // S-203: null removes, wherever the property lies.
 #[test]
 fn what_an_overlay_removes_is_gone_and_what_it_sets_is_there_once() {

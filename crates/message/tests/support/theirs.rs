@@ -57,14 +57,22 @@ pub fn ours(value: &Value) -> Vec<u8> {
 }
 
 /// The value without what serde_amqp 0.18 writes wrongly: strings in arrays get their length in characters, not bytes,
-/// and a map's value takes the type of a key that is a timestamp.
+/// and a map's value takes the type of a key that is a timestamp. Nor has it what they take for one key: both zeros,
+/// and all that is not a number.
 pub fn tame(value: Value) -> Value {
     match value {
         Value::List(elements) => Value::List(elements.into_iter().map(tame).collect()),
         Value::Map(entries) => {
-            let key = |(index, key): (usize, Value)| match key {
-                Value::Timestamp(_) => Value::String(format!("in place of key {index}")),
-                _ => key,
+            let has_equals = |number: f64| number == 0.0 || number.is_nan();
+            let is_wild = |key: &Value| match *key {
+                Value::Timestamp(_) => true,
+                Value::Float(bits) => has_equals(f32::from_bits(bits).into()),
+                Value::Double(bits) => has_equals(f64::from_bits(bits)),
+                _ => false,
+            };
+            let key = |(index, key): (usize, Value)| match is_wild(&key) {
+                true => Value::String(format!("in place of key {index}")),
+                false => key,
             };
             let entries = (0..).zip(entries).map(|(index, (k, v))| (key((index, k)), tame(v)));
             Value::Map(entries.collect())
