@@ -43,7 +43,7 @@ pub struct ReadRequest {
     /// Each with all of its bodies.
     pub messages: Vec<(Sequence, Vec<BodyId>)>,
     /// They are to be published or forwarded: each has the body that it begins with and that of its changed properties, if it has
-    /// one, and what these hold is wanted ([`Broker::read`]).
+    /// one, and what these hold is wanted ([`Broker::contents_read`]).
     pub wants_content: bool,
 }
 

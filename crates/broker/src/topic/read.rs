@@ -2,7 +2,7 @@
 //! look at properties, and those are on disk.
 //!
 //! The broker asks for them as it asks for messages that are to be removed, a slice at a time, and goes on when they were read
-//! ([`Broker::read`]). What must always hold: nothing is published by rules that were not held against the message, and
+//! ([`Broker::contents_read`]). What must always hold: nothing is published by rules that were not held against the message, and
 //! what cannot be read stays where it is.
 
 use crate::Broker;
