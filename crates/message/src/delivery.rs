@@ -1,5 +1,5 @@
 //! How a stored message becomes the one a receiver gets: header and annotations are the broker's, the bare message
-//! is the sender's, byte for byte, unless somebody changed a property since.
+//! is the sender's, byte for byte, unless somebody changed a property since or it has decimals (`decimal.rs`).
 //!
 //! A delivered message always has a header (the Java client fails without one), never two annotations of a broker's
 //! name, never a null where a client expects text, and every descriptor in its short form (A-1.7, A-5.3,
@@ -9,6 +9,7 @@ use crate::codec::{
     Malformed, begin_map, code, end_compound, write_descriptor, write_int, write_long, write_null,
     write_small_list, write_string, write_symbol, write_timestamp, write_uint, write_uuid,
 };
+use crate::decimal;
 use crate::entries::optional_entries;
 use crate::facts::annotation;
 use crate::fields::{Header, Properties, header, property};
@@ -230,7 +231,8 @@ impl<'a> Delivery<'a> {
             _ => Lifetime::default(),
         };
         let changes_properties = lifetime != Lifetime::default() || self.changes_fields();
-        let changes_application = self.overlay.is_some_and(|overlay| overlay.applications().next().is_some());
+        let changes_application = self.overlay.is_some_and(|overlay| overlay.applications().next().is_some())
+            || decimal::are_rewritten(self.sections.application_properties.value(self.stored));
 
         let mut from = self.sections.bare as usize;
         if changes_properties {
@@ -322,9 +324,9 @@ impl<'a> Delivery<'a> {
     }
 
     fn write_application_properties(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        let Some(overlay) = self.overlay else { return Ok(()) };
+        let changes = || self.overlay.iter().flat_map(|overlay| overlay.applications());
         let stored = self.sections.application_properties.value(self.stored);
-        let has_new = overlay.applications().any(|(_, change)| matches!(change, Change::Set(_)));
+        let has_new = changes().any(|(_, change)| matches!(change, Change::Set(_)));
         if stored.is_none() && !has_new {
             return Ok(());
         }
@@ -333,22 +335,30 @@ impl<'a> Delivery<'a> {
         let mut count = 0;
         for entry in optional_entries(stored)? {
             let entry = entry?;
-            if entry.name.is_some_and(|name| overlay.application(name).is_some()) {
+            let change = entry.name.zip(self.overlay).and_then(|(name, overlay)| overlay.application(name));
+            if change.is_some() {
                 continue;
             }
             out.extend_from_slice(entry.key);
-            out.extend_from_slice(entry.value);
+            write_property(out, entry.value);
             count += 1;
         }
-        for (name, change) in overlay.applications() {
+        for (name, change) in changes() {
             if let Change::Set(value) = change {
                 write_string(out, name);
-                out.extend_from_slice(value);
+                write_property(out, value);
                 count += 1;
             }
         }
         end_compound(out, open, 2 * count);
         Ok(())
+    }
+}
+
+fn write_property(out: &mut Vec<u8>, value: &[u8]) {
+    match decimal::rewritten(value) {
+        Some(rewritten) => out.extend_from_slice(&rewritten),
+        None => out.extend_from_slice(value),
     }
 }
 

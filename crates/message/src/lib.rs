@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod check;
 pub mod codec;
+mod decimal;
 pub mod delivery;
 mod entries;
 pub mod facts;

@@ -1,5 +1,7 @@
 """Sending to a queue, receiving from it and settling, through the official SDK."""
 
+from decimal import Decimal
+
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
@@ -44,6 +46,20 @@ def test_receive_and_delete_takes_the_message_for_good(broker, client):
             assert str(message) == "once"
     broker.restart()
     assert client.receive_nothing()
+
+
+def test_a_decimal_can_be_read_by_who_receives_peeks_and_receives_deferred(client):
+    """A-10.2: this client writes decimals in one form and reads another."""
+    properties = {"price": Decimal("1.2345"), "debt": Decimal("-7"), "count": 3}
+    client.send(ServiceBusMessage("order", application_properties=properties))
+    expected = {name.encode(): value for name, value in properties.items()}
+    with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
+        (peeked,) = receiver.peek_messages()
+        (first,) = receiver.receive_messages(max_wait_time=WAIT_SECONDS)
+        receiver.defer_message(first)
+        (deferred,) = receiver.receive_deferred_messages(first.sequence_number)
+        receiver.complete_message(deferred)
+    assert [message.application_properties for message in (peeked, first, deferred)] == [expected] * 3
 
 
 def test_what_is_settled_behind_a_detach_is_settled(client):

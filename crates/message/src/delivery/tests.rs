@@ -250,6 +250,48 @@ fn of_a_first_part_with_wide_descriptors_no_byte_of_the_body_is_lost() {
     }
 }
 
+/// 1.2345 as Python writes it, and as .NET does.
+const DECIMALS: [Value; 2] = [
+    Value::Decimal128([0x30, 0x38, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x30, 0x39]),
+    Value::Decimal128([0x0c, 0x38, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x30, 0x39]),
+];
+
+//
+#[test]
+fn decimals_of_application_properties_are_written_as_dotnet_does_and_nothing_else_is() {
+    let [sent, given] = DECIMALS;
+    let others = |price: &Value| {
+        let list = Value::List(vec![sent.clone()]);
+        section(0x74, map(&[("price", price.clone()), ("byte", Value::Ubyte(0x94)), ("list", list)]))
+    };
+    let body = section(0x77, sent.clone());
+    let whole = |price| [section(0x73, Value::List(vec!["id".into()])), others(price), body.clone()].concat();
+    let (out, sections) = deliver(&whole(&sent), &stamp(), None);
+    assert_eq!(sections.body.bytes(&out), body);
+    let properties = Value::decode(sections.application_properties.value(&out).unwrap()).unwrap();
+    let (expected, found) = (whole(&given), out[sections.bare as usize..].to_vec());
+    assert_eq!(found, expected, "{properties:?}");
+    // What was written so, and a byte that only looks like the beginning of a decimal, stay as they are.
+    let (out, sections) = deliver(&expected, &stamp(), None);
+    assert_eq!(out[sections.bare as usize..], expected);
+    let narrow = [0, 0x53, 0x74, code::MAP_8, 6, 2, code::SYMBOL_8, 1, b'a', code::UBYTE, 0x94];
+    let (out, sections) = deliver(&narrow, &stamp(), None);
+    assert_eq!(out[sections.bare as usize..], narrow);
+}
+
+//
+#[test]
+fn a_decimal_that_was_changed_since_is_written_as_dotnet_does() {
+    let [sent, given] = DECIMALS;
+    let mut overlay = Overlay::default();
+    overlay.set("price", &sent).unwrap();
+    let stored = [section(0x74, map(&[("cost", sent.clone()), ("price", Value::Null)])), body()].concat();
+    let (out, sections) = deliver(&stored, &stamp(), Some(&overlay));
+    let found = Value::decode(sections.application_properties.value(&out).unwrap()).unwrap();
+    let name = |name: &str| found.get(name).cloned();
+    assert_eq!((name("cost"), name("price")), (Some(given.clone()), Some(given)));
+}
+
 fn with_lifetime(expires: Value, created: Value) -> Vec<u8> {
     let mut fields = vec![Value::Null; 8];
     fields[0] = "id".into();
