@@ -62,6 +62,7 @@ pub(super) fn take() -> Result<(), String> {
         "fuzz/bodies",
         "fuzz/corpus",
         "console",
+        "tests",
     ]);
     let output = command.output().map_err(|error| format!("cannot run git: {error}"))?;
     let listed = String::from_utf8(output.stdout).map_err(|error| format!("git says: {error}"))?;

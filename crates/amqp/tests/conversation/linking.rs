@@ -82,6 +82,7 @@ fn the_first_credit_follows_the_attach_in_the_same_output() {
     assert_eq!((attach.role, attach.max_message_size), (Role::Receiver, Some(262_144)));
     assert_eq!((flow.handle, flow.link_credit, flow.delivery_count), (Some(2), Some(1000), Some(0)));
     assert!(flow.next_incoming_id.is_some() && flow.incoming_window > 0, "A-11.33");
+    assert_eq!((flow.next_outgoing_id, flow.outgoing_window), (1, otobus_amqp::limits::OUTGOING_WINDOW));
     assert_eq!(peer.server.credit_left(link), 1000);
 }
 

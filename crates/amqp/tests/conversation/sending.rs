@@ -151,6 +151,18 @@ fn a_message_at_the_maximum_passes_and_one_byte_more_is_reported() {
     assert!(matches!(peer.event(), Event::Transfer { .. }), "the link lives on");
 }
 
+// AMQP 1.0 part 2, 2.7.3: zero is no maximum; what is taken then is what is taken from a link of which nothing is known.
+#[test]
+fn a_maximum_of_zero_is_none() {
+    for max_message_size in [None, Some(0)] {
+        let mut peer = Peer::ready();
+        let link = peer.attach(sender(0));
+        peer.server.accept(link, AttachReply { max_message_size, ..AttachReply::default() });
+        peer.transfer(transfer(0), &[1; 1_000]);
+        assert!(matches!(peer.event(), Event::Transfer { payload, .. } if payload.len() == 1_000));
+    }
+}
+
 #[test]
 fn a_message_that_grows_too_large_is_dropped_at_once_and_reported_at_its_end() {
     // P6. Go hears a disposition only after its last frame was written.
