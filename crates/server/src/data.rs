@@ -392,6 +392,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_from_others_is_counted_and_what_was_narrow_or_too_deep_is_not() {
+        let folder = Folder::new();
+        let deep = folder.0.join("bus/1/2/3/4/5");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::create_dir(folder.0.join("items")).unwrap();
+        let every = || deep.ancestors().take(6);
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        every().for_each(|path| set(path, 0o755));
+        set(&folder.0.join("items"), 0o755);
+        set(&folder.0, 0o755);
+        // The directory, `items`, `bus` and four below it.
+        assert_eq!(narrow_data(&folder.0).unwrap(), 7);
+        let wide = every().filter(|path| std::fs::metadata(path).unwrap().permissions().mode() & OTHERS != 0);
+        assert_eq!(wide.count(), 1, "the deepest");
+        assert_eq!(narrow_data(&folder.0).unwrap(), 0);
+    }
+
+    #[test]
     fn what_others_could_read_is_theirs_no_more_and_no_link_is_followed() {
         let folder = Folder::new();
         let below = folder.0.join("bus/0");

@@ -359,3 +359,20 @@ async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> Result<Answ
     let answered = engine.ask(|request| Command::Manage { request, namespace, task }).await?;
     answered.map_err(Failed::Refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_with_the_line_of_what_it_names() {
+        let declared = Declared { at: 1, forward_to: Some(2), forward_dead_letters_to: Some(3) };
+        let targets = [Some("a"), Some("b")];
+        let missing = |path: &str| Refusal::ForwardTargetNotFound(path.into());
+        for (refusal, line) in [(missing("a"), 2), (missing("b"), 3), (Refusal::NoSpace, 1)] {
+            assert_eq!(declared.line(&refusal, targets), line, "{refusal}");
+        }
+        let nowhere = Declared { forward_to: None, forward_dead_letters_to: None, ..declared };
+        assert_eq!(nowhere.line(&missing("b"), targets), 1);
+    }
+}

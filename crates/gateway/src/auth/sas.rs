@@ -279,6 +279,10 @@ mod tests {
         );
         let signature = Ok(Shown::Signature("SharedAccessSignature sr=x"));
         assert_eq!(in_header("Bearer SharedAccessSignature sr=x"), signature);
+        assert_eq!(in_header("bearer SharedAccessSignature sr=x"), signature, "RFC 9110, 11.1: no case");
+        assert_eq!(in_header("BEARER eyJ0eXAi.a.b"), Ok(Shown::Bearer("eyJ0eXAi.a.b")));
+        let lower = Ok(Shown::Signature("sharedaccesssignature sr=x"));
+        assert_eq!(in_header("sharedaccesssignature sr=x"), lower);
         assert_eq!(in_header("Bearer eyJ0eXAi.a.b"), Ok(Shown::Bearer("eyJ0eXAi.a.b")));
         assert_eq!(in_header("eyJ0eXAi.a.b"), Ok(Shown::Bearer("eyJ0eXAi.a.b")));
         assert_eq!(in_header(""), Err(Denied::UnsupportedToken));

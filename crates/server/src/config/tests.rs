@@ -185,6 +185,48 @@ fn items_are_read_with_their_keys_databases_and_containers() {
 }
 
 #[test]
+fn memory_is_taken_from_the_least_to_the_most_and_no_further() {
+    for (table, name, least, most) in [
+        ("memory", "tail_cache_megabytes", 0_i64, 65_536),
+        ("memory", "connections_megabytes", 16, 65_536),
+        ("memory", "state_megabytes", 16, 65_536),
+        ("items", "cache_megabytes", 16, 1_048_576),
+    ] {
+        for (megabytes, is_taken) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
+            let read = Config::parse(&format!("[{table}]\n{name} = {megabytes}"));
+            assert_eq!(read.is_ok(), is_taken, "{name} = {megabytes}");
+        }
+    }
+}
+
+#[test]
+fn any_free_port_may_be_asked_for_more_than_once() {
+    let config = Config::parse("[listen]\nbus = [\"127.0.0.1:0\", \"127.0.0.1:0\"]").expect("accepted");
+    assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
+}
+
+#[test]
+fn what_is_declared_is_found_by_its_line_in_every_namespace() {
+    let tables = |under: &str| {
+        let forwards = "forward_to = \"x\"\nforward_dead_lettered_messages_to = \"x\"\n";
+        format!(
+            "[[{under}queue]]\nname = \"q\"\n{forwards}[[{under}topic]]\nname = \"t\"\n\
+             [[{under}topic.subscription]]\nname = \"s\"\n{forwards}"
+        )
+    };
+    let text = [&tables(""), "[[namespace]]\nname = \"n\"\n", &tables("namespace.")].concat();
+    let mut config = Config::parse(&text).expect("accepted");
+    for (namespace, above) in config.namespaces.iter_mut().zip([0, 12]) {
+        let places: Vec<_> = namespace
+            .places()
+            .map(|place| (place.at, place.forward_to, place.forward_dead_letters_to))
+            .collect();
+        let forwarding = |at: usize| (above + at, Some(above + at + 1), Some(above + at + 2));
+        assert_eq!(places, [forwarding(2), (above + 6, None, None), forwarding(8)]);
+    }
+}
+
+#[test]
 fn an_empty_file_says_nothing() {
     let config = Config::parse("").expect("accepted");
     assert!(config.data.is_none() && config.listen_bus.is_none() && config.namespaces[0].queues.is_empty());
@@ -259,6 +301,11 @@ fn each_mistake_is_named_with_its_line() {
             "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\nrule = [{ name = \"r\" },\n{ name = \"R\" }]",
             6,
             "rule `R` is declared twice",
+        ),
+        (
+            "[[topic]]\nname = \"t\"\nsubscription = [{ name = \"s\" },\n{ name = \"S\" }]",
+            4,
+            "subscription `S` is declared twice",
         ),
         ("[[namespace]]\nname = \"my_shop\"", 2, "my_shop"),
         ("\nlog_format = \"xml\"", 2, "xml"),

@@ -376,6 +376,96 @@ mod tests {
         assert!(parse(r#"{"UserConfig":{"Namespaces":[{"Name":"n","Queues":null,"Topics":null}]}}"#).is_ok());
     }
 
+    fn with(queue: &str, topic: &str, subscription: &str) -> Definition {
+        let text = format!(
+            r#"{{"UserConfig":{{"Namespaces":[{{"Queues":[{{"Name":"q","Properties":{{{queue}}}}}],"Topics":[{{"Name":"t",
+            "Properties":{{{topic}}},"Subscriptions":[{{"Name":"s","Properties":{{{subscription}}}}}]}}]}}]}}}}"#
+        );
+        parse(&text).expect("accepted")
+    }
+
+    // H-124
+    #[test]
+    fn what_is_not_said_is_what_the_emulator_does() {
+        let bare = with("", "", "");
+        let queue = QueueSettings {
+            duplicate_window: Span::seconds(20),
+            default_time_to_live: Span::minutes(60),
+            max_delivery_count: 3,
+            ..QueueSettings::default()
+        };
+        assert_eq!(bare.queues[0].settings, queue);
+        let topic = TopicSettings {
+            duplicate_window: Span::seconds(20),
+            default_time_to_live: Span::minutes(60),
+            ..TopicSettings::default()
+        };
+        assert_eq!(bare.topics[0].settings, topic);
+        let subscription = SubscriptionSettings {
+            default_time_to_live: Span::minutes(60),
+            max_delivery_count: 3,
+            ..SubscriptionSettings::default()
+        };
+        assert_eq!(bare.topics[0].subscriptions[0].settings, subscription);
+    }
+
+    // H-124
+    #[test]
+    fn each_property_is_taken_for_itself() {
+        let bare = with("", "", "");
+        type OfQueue = fn(&mut QueueSettings);
+        let of_queue: [(&str, OfQueue); 9] = [
+            (r#""LockDuration":"PT30S""#, |each| each.lock_duration = Span::seconds(30)),
+            (r#""RequiresDuplicateDetection":true"#, |each| each.requires_duplicate_detection = true),
+            (r#""DuplicateDetectionHistoryTimeWindow":"PT5M""#, |each| {
+                each.duplicate_window = Span::minutes(5);
+            }),
+            (r#""RequiresSession":true"#, |each| each.requires_session = true),
+            (r#""DefaultMessageTimeToLive":"PT7M""#, |each| each.default_time_to_live = Span::minutes(7)),
+            (r#""DeadLetteringOnMessageExpiration":true"#, |each| each.dead_letter_on_expiration = true),
+            (r#""MaxDeliveryCount":7"#, |each| each.max_delivery_count = 7),
+            (r#""ForwardTo":"other""#, |each| each.forward_to = Some("other".into())),
+            (r#""ForwardDeadLetteredMessagesTo":"other""#, |each| {
+                each.forward_dead_letters_to = Some("other".into());
+            }),
+        ];
+        for (said, change) in of_queue {
+            let mut expected = bare.queues[0].settings.clone();
+            change(&mut expected);
+            assert_eq!(with(said, "", "").queues[0].settings, expected, "{said}");
+        }
+        type OfTopic = fn(&mut TopicSettings);
+        let of_topic: [(&str, OfTopic); 3] = [
+            (r#""RequiresDuplicateDetection":true"#, |each| each.requires_duplicate_detection = true),
+            (r#""DuplicateDetectionHistoryTimeWindow":"PT5M""#, |each| {
+                each.duplicate_window = Span::minutes(5);
+            }),
+            (r#""DefaultMessageTimeToLive":"PT7M""#, |each| each.default_time_to_live = Span::minutes(7)),
+        ];
+        for (said, change) in of_topic {
+            let mut expected = bare.topics[0].settings.clone();
+            change(&mut expected);
+            assert_eq!(with("", said, "").topics[0].settings, expected, "{said}");
+        }
+        type OfSubscription = fn(&mut SubscriptionSettings);
+        let of_subscription: [(&str, OfSubscription); 7] = [
+            (r#""LockDuration":"PT30S""#, |each| each.lock_duration = Span::seconds(30)),
+            (r#""RequiresSession":true"#, |each| each.requires_session = true),
+            (r#""DefaultMessageTimeToLive":"PT7M""#, |each| each.default_time_to_live = Span::minutes(7)),
+            (r#""DeadLetteringOnMessageExpiration":true"#, |each| each.dead_letter_on_expiration = true),
+            (r#""MaxDeliveryCount":7"#, |each| each.max_delivery_count = 7),
+            (r#""ForwardTo":"other""#, |each| each.forward_to = Some("other".into())),
+            (r#""ForwardDeadLetteredMessagesTo":"other""#, |each| {
+                each.forward_dead_letters_to = Some("other".into());
+            }),
+        ];
+        for (said, change) in of_subscription {
+            let mut expected = bare.topics[0].subscriptions[0].settings.clone();
+            change(&mut expected);
+            assert_eq!(with("", "", said).topics[0].subscriptions[0].settings, expected, "{said}");
+        }
+    }
+
     // H-125
     #[test]
     fn the_emulator_s_limits_are_lifted() {
