@@ -375,4 +375,30 @@ mod tests {
         let nowhere = Declared { forward_to: None, forward_dead_letters_to: None, ..declared };
         assert_eq!(nowhere.line(&missing("b"), targets), 1);
     }
+
+    #[test]
+    fn queues_and_subscriptions_know_where_they_forward_to() {
+        let forwards = |to: &str| (Some(Box::from(to)), Some(Box::from(format!("{to}-dead"))));
+        let mut definition = Definition::named(DEFAULT_NAMESPACE);
+        let (forward_to, forward_dead_letters_to) = forwards("of-queue");
+        definition.queues.push(Queue {
+            path: "q".into(),
+            settings: QueueSettings { forward_to, forward_dead_letters_to, ..QueueSettings::default() },
+            declared: Declared::default(),
+        });
+        let (forward_to, forward_dead_letters_to) = forwards("of-subscription");
+        let settings =
+            SubscriptionSettings { forward_to, forward_dead_letters_to, ..SubscriptionSettings::default() };
+        let (rules, declared) = (Vec::new(), Declared::default());
+        let subscriptions =
+            vec![Subscription { name: "s".into(), settings, rules, declared: declared.clone() }];
+        let settings = TopicSettings::default();
+        definition.topics.push(Topic { path: "t".into(), settings, subscriptions, declared });
+        let steps = steps(&definition);
+        let targets: Vec<_> =
+            steps.iter().map(Step::targets).filter(|targets| targets[0].is_some()).collect();
+        let expected = ["of-queue", "of-subscription"];
+        assert_eq!(targets.iter().map(|targets| targets[0].unwrap()).collect::<Vec<_>>(), expected);
+        assert!(targets.iter().all(|targets| targets[1].unwrap() == format!("{}-dead", targets[0].unwrap())));
+    }
 }

@@ -393,3 +393,21 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_development_issuer_is_for_servers_that_nobody_else_reaches() {
+        let checked = |development_issuer, address: &str| {
+            let listen_bus = Some(vec![address.parse().unwrap()]);
+            let flags =
+                Flags { development_issuer: Some(development_issuer), listen_bus, ..Flags::default() };
+            check_addresses(&Settings::gather(flags).unwrap()).is_ok()
+        };
+        assert!(checked(true, "127.0.0.1:1") && checked(true, "[::1]:1"));
+        assert!(!checked(true, "0.0.0.0:1") && !checked(true, "192.0.2.1:1"));
+        assert!(checked(false, "127.0.0.1:1") && checked(false, "0.0.0.0:1"));
+    }
+}

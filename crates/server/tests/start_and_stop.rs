@@ -167,6 +167,18 @@ fn it_says_where_it_listens_serves_and_stops_when_told() {
 }
 
 #[test]
+fn what_a_server_has_stored_is_said_to_be_whole_when_it_has_stopped() {
+    let folder = Folder::new();
+    folder.write("otobus.toml", "[[queue]]\nname = \"orders\"\n");
+    let running = Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0", "--data", "data"]);
+    assert_eq!(running.terminate(), Some(0));
+    let verified = otobus(&folder.0, &["verify", "--data", "data"]).output().unwrap();
+    let said = String::from_utf8([&verified.stdout[..], &verified.stderr[..]].concat()).unwrap();
+    assert!(verified.status.success() && said.contains("as it was written"), "{said}");
+    assert!(!said.contains("bus: 0 batches") && !said.contains(" 0 batches"), "{said}");
+}
+
+#[test]
 fn it_starts_again_on_its_own_data_with_the_same_certificate_and_key() {
     let folder = Folder::new();
     let kept = || {
@@ -307,6 +319,9 @@ fn the_connection_string_points_to_the_key_that_counts() {
     };
     folder.write("otobus.toml", &policy("other"));
     assert!(connect().ends_with("/otobus-data/keys.toml>"));
+    let of_another = policy("RootManageSharedAccessKey").replace("[[policy", "[[namespace.policy");
+    folder.write("otobus.toml", &format!("[[namespace]]\nname = \"other\"\n{of_another}"));
+    assert!(connect().ends_with("/otobus-data/keys.toml>"), "it opens another namespace");
     folder.write("otobus.toml", &policy("RootManageSharedAccessKey"));
     let connect = connect();
     assert!(connect.ends_with("SharedAccessKey=<see otobus.toml>"), "{connect}");
