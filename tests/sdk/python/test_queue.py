@@ -63,7 +63,7 @@ def test_a_decimal_can_be_read_by_who_receives_peeks_and_receives_deferred(clien
 
 
 def test_what_is_settled_behind_a_detach_is_settled(client):
-    """A-11.25: the detach does not close the link, and the client waits for the answer to its settlement."""
+    """The detach does not close the link. Releases that wait for the answer are proved for by the tests of the door (A-11.25)."""
     client.send(ServiceBusMessage("once"))
     with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
         (message,) = receiver.receive_messages(max_wait_time=WAIT_SECONDS)
